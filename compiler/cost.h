@@ -1,0 +1,51 @@
+/* What things take: the backward time of a node on a device, and the time of a collective on a
+ * topology. Times are µs, sizes bytes. docs/scheduling.md has formulas, presets and sources. */
+#ifndef DDPC_COST_H
+#define DDPC_COST_H
+
+#include "program.h"
+#include "reach.h"
+
+/* c(S) = min over pieces of (alpha_us + S / bandwidth), for S > 0. */
+struct cost_piece {
+    double alpha_us, us_per_byte;
+};
+enum { TOPOLOGY_MAX_PIECES = 16 };
+struct topology {
+    char name[64];
+    uint32_t ranks, n_pieces;
+    struct cost_piece piece[TOPOLOGY_MAX_PIECES];
+};
+/* A preset's name or a file of `key = value` lines. False after reporting. */
+bool topology_read(struct topology *t, const char *name_or_file, struct diags *d);
+double topology_cost_us(const struct topology *t, uint64_t bytes);
+
+struct device {
+    char name[64];
+    double flops_per_us, bytes_per_us; /* peak */
+    double matmul, convolution, attention, memory; /* efficiencies, 0..1 */
+    double floor_us;                   /* a kernel launch */
+};
+bool device_read(struct device *t, const char *name_or_file, struct diags *d);
+
+/* The backward duration of a node in µs by its shapes; the floor where they are unknown, and then
+ * *unknown is set. */
+double cost_backward_us(const struct program *p, const struct device *dev, ir_node n, bool *unknown);
+
+/* order.c: when each parameter's gradient is ready, counted from the start of backward. */
+struct ready_times {
+    double *us;              /* by parameter; 0 where it has no gradient */
+    uint32_t *order;         /* parameters with a gradient, earliest first */
+    uint32_t n;
+    double backward_us;      /* the whole backward */
+    uint32_t nodes, unknown_nodes; /* nodes that took part; those that cost the floor by ignorance */
+};
+/* --profile: measured durations by node name and ready times by parameter. */
+struct profile;
+struct profile *profile_read(const char *path, struct diags *d); /* NULL after reporting */
+void profile_free(struct profile *f);
+bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,
+                 const struct profile *profile, const struct options *o, struct diags *d,
+                 struct ready_times *out);
+
+#endif

@@ -1,0 +1,57 @@
+/* Which gradients exist: for every parameter of a step, the condition under which a gradient path
+ * leads from it to a loss.
+ *
+ * Two boolean functions of the branches are carried backwards per value, must => may: under which
+ * branch values a path certainly, and possibly, exists. conditions.c turns the graph's boolean values
+ * into such functions; reach.c walks the graphs; reason.c says why in words. docs/design.md has the
+ * rules, with those for loops. */
+#ifndef DDPC_REACH_H
+#define DDPC_REACH_H
+
+#include "bdd.h"
+#include "program.h"
+
+enum grad_class { GRAD_ALWAYS, GRAD_NEVER, GRAD_CONDITIONAL, GRAD_FROZEN };
+const char *grad_class_name(enum grad_class c);
+
+/* A run-time boolean. Its index is its variable. */
+struct branch {
+    const char *name; /* the producing value's name; "call/value" inside an inlined function */
+    ir_value value;   /* 0: a loop's trip count variable, whose name says so */
+    bool uniform;     /* the same on every rank, as the user promises */
+};
+
+struct gradient {
+    enum grad_class class;
+    bdd must, may;          /* must => may */
+    bool exact;             /* must == may */
+    uint32_t contributions; /* (node, input) pairs through which gradient flows into it */
+    const char *guard;      /* conditional: may as text; else NULL */
+    const char *reason;     /* never NULL */
+    ir_loc loc;             /* of the cutting edge or the declaration */
+};
+
+struct reach {
+    struct gradient *gradient; /* by parameter of the program */
+    bool *node_active;         /* by node: a gradient passes through it under some branch */
+    bool *ref_flows;           /* by index into module.ref_value, inputs only: gradient flows there */
+    bool exact_budget;         /* false: the BDD budget was exceeded somewhere (a warning says where) */
+};
+
+/* The branches and their functions, shared by all steps of a program. */
+struct branches {
+    struct bdd_manager *bdd;
+    VEC(struct branch) all;
+};
+void branches_init(struct branches *b);
+void branches_free(struct branches *b);
+
+/* One step's gradients; results live in the program's arena. */
+void reach_step(struct program *p, uint32_t step, struct branches *b, struct diags *d,
+                struct reach *out);
+
+/* explain.c: the path from a parameter to the loss, or every cut, as text for the user. */
+void reach_explain(struct program *p, uint32_t step, const struct branches *b,
+                   const struct reach *r, uint32_t param, FILE *out);
+
+#endif

@@ -1,0 +1,81 @@
+/* The operator registry: what each operator does to gradients and types.
+ *
+ * The table is ops.def: for every operator its inputs, each with a rule that says whether a gradient
+ * at the operator's output reaches that input. Rules are structural, as in autograd. */
+#ifndef DDPC_OPS_H
+#define DDPC_OPS_H
+
+#include "ir.h"
+
+enum op_rule {
+    OP_STOP,          /* no gradient passes: indices, shapes, comparisons, state */
+    OP_FLOW,          /* a gradient passes */
+    OP_FLOW_IF_FLOAT, /* it passes where the input's type carries gradients */
+    OP_ZERO,          /* it passes with value zero: the input still counts as used (Floor, Sign) */
+    OP_BODY,          /* a subgraph decides: If, Loop, Scan, SequenceMap */
+    OP_STE,           /* straight-through: QuantizeLinear -> data movement -> DequantizeLinear */
+};
+
+enum op_flag {
+    OP_RANDOM = 1,        /* two executions differ: never the same branch */
+    OP_MOVES_DATA = 2,    /* rearranges elements only (Reshape, Transpose, Slice ...): STE passes it */
+    OP_ASSUMED = 4,       /* accepted by --assume-differentiable or --ops */
+    OP_DETERMINISTIC_BOOL = 8, /* comparison or logic: value-numbered as a branch */
+};
+
+struct op_input {
+    const char *name;
+    uint8_t rule;        /* enum op_rule */
+    bool optional, variadic;
+    bool state;          /* a state input: a value whose uses are all such is a buffer */
+};
+
+struct op_def {
+    const char *domain, *name;
+    uint32_t first_input, n_inputs; /* in op_table.inputs; the last may be variadic */
+    uint32_t flags;
+    uint8_t out_dtype;   /* enum op_out_dtype */
+    uint32_t grad_outputs; /* bit i: output i can carry a gradient; bit 31: all from 31 on */
+};
+
+/* Where an output's element type comes from. */
+enum op_out_dtype {
+    OP_DTYPE_UNKNOWN,
+    OP_DTYPE_INPUT0, OP_DTYPE_INPUT1, OP_DTYPE_INPUT2,
+    OP_DTYPE_BOOL, OP_DTYPE_INT64, OP_DTYPE_INT32, OP_DTYPE_FLOAT, OP_DTYPE_STRING,
+    OP_DTYPE_ATTR_TO,    /* Cast */
+    OP_DTYPE_ATTR_DTYPE, /* RandomNormal, EyeLike ...: attribute dtype, else input 0, else float */
+    OP_DTYPE_ATTR_VALUE, /* Constant, ConstantOfShape: the tensor's */
+    OP_DTYPE_BODY,       /* the subgraph's outputs */
+};
+
+struct op_table {
+    const struct op_def *defs; /* index 0 is "unknown" */
+    uint32_t n_defs;
+    const struct op_input *inputs;
+    struct op_extra *extra;    /* what --ops and --assume-differentiable add */
+};
+
+/* The built-in table; extended per run by the two flags. */
+void op_table_init(struct op_table *t);
+void op_table_free(struct op_table *t);
+/* --assume-differentiable GLOB over "domain.Op" ("my.domain.*"). */
+void op_table_assume(struct op_table *t, const char *glob);
+/* --ops FILE: lines `domain.Op input=RULE ...`; see docs/ops-file.md. False after reporting. */
+bool op_table_read(struct op_table *t, const char *path, struct diags *d);
+
+/* 0 if there is no such operator. The domain "" and "ai.onnx" are the same. */
+uint32_t op_find(const struct op_table *t, const char *domain, const char *name);
+/* As op_find, but an operator matched by --assume-differentiable gets a definition: every input
+ * FLOW_IF_FLOAT, every output carries gradients. */
+uint32_t op_resolve(struct op_table *t, const char *domain, const char *name);
+const struct op_def *op_get(const struct op_table *t, uint32_t def);
+/* The rule of input i; of the last one for a variadic tail; OP_STOP beyond. */
+const struct op_input *op_input_of(const struct op_table *t, uint32_t def, uint32_t i);
+static inline bool op_output_carries(const struct op_def *def, uint32_t output) {
+    return def->grad_outputs >> (output < 31 ? output : 31) & 1;
+}
+/* The operator names of a domain nearest to `name`, for "did you mean". */
+const char *op_nearest(const struct op_table *t, const char *domain, const char *name);
+
+#endif

@@ -1,0 +1,30 @@
+/* Interned strings: every name is stored once and known by a 32-bit handle, so that names compare as
+ * integers. Handle 0 is the empty string. A string may hold any bytes, NUL included. */
+#ifndef DDPC_STRTAB_H
+#define DDPC_STRTAB_H
+
+#include "arena.h"
+#include <stdbool.h>
+
+typedef uint32_t str;
+
+struct strtab {
+    struct arena arena;
+    VEC(const char *) text; /* by handle; NUL-terminated */
+    VEC(uint32_t) length;   /* by handle; bytes */
+    uint32_t *slots;        /* open-addressing hash table of handles + 1 */
+    uint32_t n_slots;
+};
+
+void strtab_init(struct strtab *t);
+void strtab_free(struct strtab *t);
+str strtab_add(struct strtab *t, const char *s, size_t len);
+str strtab_addz(struct strtab *t, const char *s);
+str strtab_printf(struct strtab *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool strtab_find(const struct strtab *t, const char *s, size_t len, str *out);
+
+/* Valid until the table is freed. */
+static inline const char *strtab_text(const struct strtab *t, str s) { return t->text.at[s]; }
+static inline uint32_t strtab_len(const struct strtab *t, str s) { return t->length.at[s]; }
+
+#endif
