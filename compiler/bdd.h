@@ -1,10 +1,10 @@
 /* Reduced ordered binary decision diagrams: boolean functions of the branches, one node a function.
  *
- * A function is a handle; equal functions have equal handles. Variables are numbered in the order of
- * their first definition. When the manager holds its limit of nodes, every operation that would need
- * another returns BDD_OVERFLOW, and so does every operation on it; the caller decides what that means
- * (must: false, may: true). Source: R. E. Bryant, "Graph-Based Algorithms for Boolean Function
- * Manipulation", IEEE ToC 1986. */
+ * A function is a handle; equal functions have equal handles. Variables are numbered in the order
+ * of their first definition. When the manager holds its limit of nodes, every operation that would
+ * need another returns BDD_OVERFLOW, and so does every operation on it; the caller decides what
+ * that means (must: false, may: true). Source: R. E. Bryant, "Graph-Based Algorithms for Boolean
+ * Function Manipulation", IEEE ToC 1986. */
 #ifndef DDPC_BDD_H
 #define DDPC_BDD_H
 

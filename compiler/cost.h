@@ -22,23 +22,25 @@ double topology_cost_us(const struct topology *t, uint64_t bytes);
 
 struct device {
     char name[64];
-    double flops_per_us, bytes_per_us; /* peak */
+    double flops_per_us, bytes_per_us;             /* peak */
     double matmul, convolution, attention, memory; /* efficiencies, 0..1 */
-    double floor_us;                   /* a kernel launch */
+    double floor_us;                               /* a kernel launch */
 };
 bool device_read(struct device *t, const char *name_or_file, struct diags *d);
 
 /* The backward duration of a node in µs by its shapes; the floor where they are unknown, and then
  * *unknown is set. */
-double cost_backward_us(const struct program *p, const struct device *dev, ir_node n, bool *unknown);
+double cost_backward_us(const struct program *p, const struct device *dev, ir_node n,
+                        bool *unknown);
 
 /* order.c: when each parameter's gradient is ready, counted from the start of backward. */
 struct ready_times {
-    double *us;              /* by parameter; 0 where it has no gradient */
-    uint32_t *order;         /* parameters with a gradient, earliest first */
+    double *us;      /* by parameter; 0 where it has no gradient */
+    uint32_t *order; /* parameters with a gradient, earliest first */
     uint32_t n;
-    double backward_us;      /* the whole backward */
-    uint32_t nodes, unknown_nodes; /* nodes that took part; those that cost the floor by ignorance */
+    double backward_us; /* the whole backward */
+    uint32_t nodes,
+        unknown_nodes; /* nodes that took part; those that cost the floor by ignorance */
 };
 /* --profile: measured durations by node name and ready times by parameter. */
 struct profile;

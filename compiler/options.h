@@ -15,20 +15,20 @@ enum guards { GUARDS_DISCOVERED, GUARDS_REPORTED };
 
 struct options {
     /* Which gradients exist (program.c). */
-    string_list loss;        /* --loss NAME, several are summed */
-    string_list trainable;   /* --trainable GLOB */
-    string_list frozen;      /* --frozen GLOB */
-    string_list uniform;     /* --uniform GLOB: branches with the same value on every rank */
-    string_list assume;      /* --assume NAME=true|false */
-    string_list tie;         /* --tie A=B */
-    string_list alias;       /* --alias EXPORTED=REAL */
-    string_list step;        /* --step "NAME: loss=... trainable=... assume=..." */
-    string_list dim;         /* --dim B=32 */
+    string_list loss;      /* --loss NAME, several are summed */
+    string_list trainable; /* --trainable GLOB */
+    string_list frozen;    /* --frozen GLOB */
+    string_list uniform;   /* --uniform GLOB: branches with the same value on every rank */
+    string_list assume;    /* --assume NAME=true|false */
+    string_list tie;       /* --tie A=B */
+    string_list alias;     /* --alias EXPORTED=REAL */
+    string_list step;      /* --step "NAME: loss=... trainable=... assume=..." */
+    string_list dim;       /* --dim B=32 */
     string_list assume_differentiable; /* --assume-differentiable GLOB */
-    const char *params;      /* --params FILE */
-    const char *params_from; /* --params-from ConstantOfShape */
-    const char *from_list;   /* --from-list FILE */
-    const char *ops;         /* --ops FILE */
+    const char *params;                /* --params FILE */
+    const char *params_from;           /* --params-from ConstantOfShape */
+    const char *from_list;             /* --from-list FILE */
+    const char *ops;                   /* --ops FILE */
 
     /* How they are reduced (order.c, cost.c, schedule.c). */
     enum schedule_policy schedule;

@@ -16,15 +16,15 @@
 enum param_kind { PARAM_PARAMETER, PARAM_BUFFER };
 
 struct param {
-    str name;                /* as the module spells it, after --alias */
+    str name; /* as the module spells it, after --alias */
     enum param_kind kind;
     ir_type type;
     enum ir_dtype dtype;
     int64_t elements;
-    ir_value value;          /* 0: --params lists it, the graph does not have it */
-    VEC(ir_value) tied;      /* further values that are the same parameter */
-    bool no_grad;            /* --params says requires_grad is false */
-    ir_loc loc;              /* of its declaration; IR_NO_LOC if absent */
+    ir_value value;     /* 0: --params lists it, the graph does not have it */
+    VEC(ir_value) tied; /* further values that are the same parameter */
+    bool no_grad;       /* --params says requires_grad is false */
+    ir_loc loc;         /* of its declaration; IR_NO_LOC if absent */
 };
 
 struct assumption {
@@ -33,7 +33,7 @@ struct assumption {
 };
 
 struct step {
-    str name;                      /* "train" where there is only one and nobody named it */
+    str name; /* "train" where there is only one and nobody named it */
     VEC(ir_value) losses;
     VEC(struct assumption) assume; /* global ones included */
     bool *frozen;                  /* by parameter: not trainable in this step */
@@ -44,15 +44,15 @@ enum evidence { EVIDENCE_PROVED, EVIDENCE_OBSERVED, EVIDENCE_UNKNOWN };
 struct program {
     struct ir_module *m;
     struct op_table *ops;
-    struct arena arena;      /* for everything below and for the passes' results */
+    struct arena arena;       /* for everything below and for the passes' results */
     VEC(struct param) params; /* in declaration order, buffers among them */
-    uint32_t *param_of;      /* by value: index into params + 1, or 0 */
+    uint32_t *param_of;       /* by value: index into params + 1, or 0 */
     VEC(struct step) steps;
-    bool complete;           /* the text accounts for every parameter of the module */
+    bool complete; /* the text accounts for every parameter of the module */
     enum evidence evidence;
     const char *incomplete_because; /* a sentence; NULL if complete */
-    const char *observed;    /* "observed, 3 batches", from metadata; NULL */
-    string_list uniform;     /* globs of branch names, flags and metadata */
+    const char *observed;           /* "observed, 3 batches", from metadata; NULL */
+    string_list uniform;            /* globs of branch names, flags and metadata */
 };
 
 /* Builds it; the module may gain inlined copies (inline.c) before. False after reporting. */
@@ -61,7 +61,8 @@ bool program_build(struct program *p, struct ir_module *m, struct op_table *ops,
 /* --from-list: a program without a graph. The classes and ready times stand in the list. */
 void program_free(struct program *p);
 
-/* inline.c: replaces calls of the model's own functions by copies of their bodies, in every graph. */
+/* inline.c: replaces calls of the model's own functions by copies of their bodies, in every graph.
+ */
 bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d);
 
 /* types.c: gives values the types that follow from the operators; believes declarations. */

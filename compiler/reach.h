@@ -2,9 +2,9 @@
  * leads from it to a loss.
  *
  * Two boolean functions of the branches are carried backwards per value, must => may: under which
- * branch values a path certainly, and possibly, exists. conditions.c turns the graph's boolean values
- * into such functions; reach.c walks the graphs; reason.c says why in words. docs/design.md has the
- * rules, with those for loops. */
+ * branch values a path certainly, and possibly, exists. conditions.c turns the graph's boolean
+ * values into such functions; reach.c walks the graphs; reason.c says why in words. docs/design.md
+ * has the rules, with those for loops. */
 #ifndef DDPC_REACH_H
 #define DDPC_REACH_H
 
@@ -34,8 +34,8 @@ struct gradient {
 struct reach {
     struct gradient *gradient; /* by parameter of the program */
     bool *node_active;         /* by node: a gradient passes through it under some branch */
-    bool *ref_flows;           /* by index into module.ref_value, inputs only: gradient flows there */
-    bool exact_budget;         /* false: the BDD budget was exceeded somewhere (a warning says where) */
+    bool *ref_flows;   /* by index into module.ref_value, inputs only: gradient flows there */
+    bool exact_budget; /* false: the BDD budget was exceeded somewhere (a warning says where) */
 };
 
 /* The branches and their functions, shared by all steps of a program. */

@@ -10,9 +10,9 @@
 
 /* One gradient on its way to a bucket. Never mixed in a bucket: different groups. */
 struct sched_item {
-    uint32_t param;   /* index into program.params */
+    uint32_t param; /* index into program.params */
     uint32_t group;
-    uint64_t bytes;   /* as the cost sees it: padded to 16 */
+    uint64_t bytes; /* as the cost sees it: padded to 16 */
     double ready_us;
 };
 struct sched_bucket {
@@ -28,13 +28,14 @@ struct sched {
 };
 
 /* The core, free of models: items of one group, ascending ready times.
- * cap_bytes 0: none; max_buckets 0: none. Fills boundaries: bucket k is [boundary[k], boundary[k+1]),
- * returns the number of buckets; boundary has room for n + 1. *finish_us gets the optimum. */
+ * cap_bytes 0: none; max_buckets 0: none. Fills boundaries: bucket k is [boundary[k],
+ * boundary[k+1]), returns the number of buckets; boundary has room for n + 1. *finish_us gets the
+ * optimum. */
 uint32_t schedule_exact(uint32_t n, const double *ready_us, const uint64_t *bytes,
                         const struct topology *t, uint64_t cap_bytes, uint32_t max_buckets,
                         uint32_t *boundary, double *finish_us);
-/* DDP's rule: add a tensor, then close if size >= limit. The limit is first_bytes for a group's first
- * bucket, then cap_bytes. Unpadded bytes. Returns the number of buckets. */
+/* DDP's rule: add a tensor, then close if size >= limit. The limit is first_bytes for a group's
+ * first bucket, then cap_bytes. Unpadded bytes. Returns the number of buckets. */
 uint32_t schedule_ddp(uint32_t n, const uint64_t *bytes, uint64_t first_bytes, uint64_t cap_bytes,
                       uint32_t *boundary);
 

@@ -1,0 +1,140 @@
+/* The pipeline itself. Each pass is a function from what stands in the compilation to one more part
+ * of it; pipeline_run walks the table, measures, and stops at the first pass that reports an error,
+ * since every pass may rely on what the earlier ones promise. In debug builds the verifier runs
+ * again after each pass that rewrites the module: what it then finds is a bug of ours, hence an
+ * assertion. */
+#define _POSIX_C_SOURCE 200809L
+#include "pipeline.h"
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+static bool run_read(struct compilation *c) {
+    const char *why;
+    if (!source_open(&c->source, c->path, &why)) {
+        c->source_unreadable = true;
+        struct diag *d =
+            diag_plain(&c->diags, DIAG_CANNOT_READ, c->path, "cannot read the model: %s", why);
+        diag_set_help(&c->diags, d,
+                      "name a file with ONNX text (.onnxtxt, .ir), or - for standard input");
+        return false;
+    }
+    return ir_parse(&c->module, &c->source, &c->diags);
+}
+
+static bool run_verify(struct compilation *c) {
+    for (uint32_t i = 0; i < c->options->assume_differentiable.n; i++)
+        op_table_assume(&c->ops, c->options->assume_differentiable.at[i]);
+    if (c->options->ops && !op_table_read(&c->ops, c->options->ops, &c->diags)) return false;
+    return ir_verify(&c->module, &c->ops, &c->diags);
+}
+
+static void check_rewrite(struct compilation *c) {
+#ifndef NDEBUG
+    struct diags found;
+    diags_init(&found, &c->source);
+    bool sound = ir_verify(&c->module, &c->ops, &found);
+    if (!sound) diags_print(&found, stderr, false, false);
+    assert(sound && "a pass broke the module");
+    diags_free(&found);
+#else
+    (void)c;
+#endif
+}
+
+static bool run_inline(struct compilation *c) {
+    if (!inline_functions(&c->module, &c->ops, &c->diags)) return false;
+    check_rewrite(c);
+    return true;
+}
+
+static bool run_types(struct compilation *c) {
+    infer_types(&c->module, &c->ops, c->options, &c->diags);
+    return true;
+}
+
+static bool run_program(struct compilation *c) {
+    if (!program_build(&c->program, &c->module, &c->ops, c->options, &c->diags)) return false;
+    uint32_t n = c->program.steps.n;
+    c->reach = arena_new(&c->program.arena, struct reach, n);
+    c->ready = arena_new(&c->program.arena, struct ready_times, n);
+    c->sched = arena_new(&c->program.arena, struct sched, n);
+    return true;
+}
+
+static bool run_reach(struct compilation *c) {
+    for (uint32_t s = 0; s < c->program.steps.n; s++)
+        reach_step(&c->program, s, &c->branches, &c->diags, &c->reach[s]);
+    return true;
+}
+
+static bool run_order(struct compilation *c) {
+    if (!device_read(&c->device, c->options->device ? c->options->device : "h100", &c->diags))
+        return false;
+    if (c->options->profile && !(c->profile = profile_read(c->options->profile, &c->diags)))
+        return false;
+    for (uint32_t s = 0; s < c->program.steps.n; s++)
+        if (!order_ready(&c->program, s, &c->reach[s], &c->device, c->profile, c->options,
+                         &c->diags, &c->ready[s]))
+            return false;
+    return true;
+}
+
+static bool run_schedule(struct compilation *c) {
+    const char *topology = c->options->topology ? c->options->topology : "h100x8";
+    if (!topology_read(&c->topology, topology, &c->diags)) return false;
+    for (uint32_t s = 0; s < c->program.steps.n; s++)
+        if (!schedule_step(&c->program, s, &c->reach[s], &c->branches, &c->ready[s], &c->topology,
+                           c->options, &c->diags, &c->sched[s]))
+            return false;
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(struct compilation *c);
+} passes[PIPELINE_N_PASSES] = {
+#define PASS(name) [PIPELINE_##name] = {#name, run_##name},
+    PIPELINE_PASSES
+#undef PASS
+};
+
+const char *pipeline_pass_name(enum pipeline_pass p) { return passes[p].name; }
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+bool pipeline_run(struct compilation *c, const char *path, enum pipeline_pass last) {
+    c->path = path;
+    for (enum pipeline_pass p = 0; p <= last; p++) {
+        double start = now_ms();
+        bool ok = passes[p].run(c);
+        c->pass_ms[p] = now_ms() - start;
+        if (!ok) return false;
+        if (c->after) c->after(c, p, c->after_context);
+    }
+    return true;
+}
+
+void pipeline_init(struct compilation *c, const struct options *options) {
+    memset(c, 0, sizeof *c);
+    c->options = options;
+    diags_init(&c->diags, &c->source);
+    ir_module_init(&c->module, &c->source);
+    op_table_init(&c->ops);
+    branches_init(&c->branches);
+}
+
+void pipeline_free(struct compilation *c) {
+    for (uint32_t s = 0; c->sched && s < c->program.steps.n; s++) sched_free(&c->sched[s]);
+    if (c->profile) profile_free(c->profile);
+    branches_free(&c->branches);
+    program_free(&c->program);
+    op_table_free(&c->ops);
+    ir_module_free(&c->module);
+    diags_free(&c->diags);
+    source_free(&c->source);
+}

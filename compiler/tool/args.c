@@ -1,0 +1,254 @@
+#define _POSIX_C_SOURCE 200809L
+#include "args.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct flag args_flags[] = {
+#define FLAG(group, name, kind, field, argument, help)                                             \
+    {group, name, FLAG_##kind, offsetof(struct tool, field), argument, help},
+#include "flags.def"
+#undef FLAG
+};
+const size_t args_n_flags = sizeof args_flags / sizeof *args_flags;
+
+const struct command args_commands[] = {
+#define COMMAND(name, arguments, min_args, max_args, groups, summary)                              \
+    {#name, arguments, min_args, max_args, groups, summary, tool_##name},
+#include "commands.def"
+#undef COMMAND
+};
+const size_t args_n_commands = sizeof args_commands / sizeof *args_commands;
+
+const struct command *args_command(const char *name) {
+    for (size_t i = 0; i < args_n_commands; i++)
+        if (!strcmp(args_commands[i].name, name)) return &args_commands[i];
+    return NULL;
+}
+
+static bool takes(const struct command *c, const struct flag *f) {
+    return (f->group & (c->groups | F_ALWAYS)) != 0;
+}
+
+void args_print_usage(const struct command *c, FILE *out) {
+    if (!c) {
+        fprintf(out, "usage: ddpc COMMAND ARGUMENTS [--FLAG=VALUE ...]\n"
+                     "       ddpc MODEL -o PLAN\n\ncommands:\n");
+        for (size_t i = 0; i < args_n_commands; i++)
+            fprintf(out, "  %-8s %-20s %s\n", args_commands[i].name, args_commands[i].arguments,
+                    args_commands[i].summary);
+        fprintf(out,
+                "\n`ddpc help COMMAND` lists a command's flags. Exit codes: 0 success; 1 input "
+                "rejected, denied or\ndifferent; 2 usage, I/O or a corrupt file; 3 internal "
+                "error.\n");
+        return;
+    }
+    fprintf(out, "usage: ddpc %s %s [--FLAG=VALUE ...]\n%s\n\n", c->name, c->arguments, c->summary);
+    for (size_t i = 0; i < args_n_flags; i++) {
+        const struct flag *f = &args_flags[i];
+        if (!takes(c, f)) continue;
+        char left[96];
+        snprintf(left, sizeof left, "--%s%s%s", f->name, f->kind == FLAG_SET ? "" : " ",
+                 f->argument);
+        if (strlen(left) <= 30)
+            fprintf(out, "  %-30s %s\n", left, f->help);
+        else
+            fprintf(out, "  %s\n  %-30s %s\n", left, "", f->help);
+    }
+}
+
+int tool_usage_error(const struct tool *t, const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    fprintf(stderr, "ddpc%s%s: error: ", t->command ? " " : "", t->command ? t->command->name : "");
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    if (t->command)
+        fprintf(stderr, "\nusage: ddpc %s %s [--FLAG=VALUE ...]; `ddpc help %s` lists the flags\n",
+                t->command->name, t->command->arguments, t->command->name);
+    else
+        fprintf(stderr, "\n`ddpc help` lists the commands\n");
+    return TOOL_USAGE;
+}
+
+/* Splits `choices` at `separator` into the arena. */
+static void split(struct arena *a, const char *choices, char separator, string_list *out) {
+    for (const char *s = choices;; s++) {
+        size_t n = strcspn(s, (char[]){separator, 0});
+        vec_push(out, arena_strndup(a, s, n));
+        s += n;
+        if (!*s) return;
+    }
+}
+
+/* How close a flag or value must be to be offered is diag_nearest's to say. */
+static const char *did_you_mean(struct arena *a, const char *word, const string_list *among) {
+    const char *near = diag_nearest(word, among->at, among->n);
+    return near ? arena_printf(a, "; did you mean '%s'?", near) : "";
+}
+
+int tool_choice(const struct tool *t, const char *flag, const char *value, const char *choices) {
+    if (!value) return 0;
+    struct arena a = {0};
+    string_list all = {0};
+    split(&a, choices, ' ', &all);
+    int found = -1;
+    for (uint32_t i = 0; i < all.n; i++)
+        if (!strcmp(all.at[i], value)) found = (int)i;
+    if (found < 0)
+        tool_usage_error(t, "'%s' is no value of --%s; it takes one of: %s%s", value, flag, choices,
+                         did_you_mean(&a, value, &all));
+    vec_free(&all);
+    arena_free(&a);
+    return found;
+}
+
+static bool set_flag(struct tool *t, const struct flag *f, const char *value) {
+    void *field = (char *)t + f->field;
+    switch (f->kind) {
+    case FLAG_LIST: vec_push((string_list *)field, value); return true;
+    case FLAG_COMMAS: split(&t->arena, value, ',', field); return true;
+    case FLAG_STRING: *(const char **)field = value; return true;
+    case FLAG_SET: *(bool *)field = true; return true;
+    case FLAG_CHOICE: {
+        int i = tool_choice(t, f->name, value, f->argument);
+        if (i < 0) return false;
+        *(int *)field = i; /* an enum of this ABI */
+        return true;
+    }
+    case FLAG_NUMBER:
+    case FLAG_COUNT: {
+        char *end;
+        errno = 0;
+        double x = strtod(value, &end);
+        bool whole = f->kind == FLAG_NUMBER || (x <= INT32_MAX && x == (double)(int32_t)x);
+        if (errno || end == value || *end || !(x >= 0) || isinf(x) || !whole) {
+            tool_usage_error(t, "--%s takes a %snumber of at least 0, not '%s'", f->name,
+                             f->kind == FLAG_COUNT ? "whole " : "", value);
+            return false;
+        }
+        if (f->kind == FLAG_NUMBER)
+            *(double *)field = x;
+        else
+            *(int *)field = (int)x;
+        return true;
+    }
+    }
+    return false;
+}
+
+static const struct flag *find_flag(struct tool *t, const char *name, size_t len) {
+    for (size_t i = 0; i < args_n_flags; i++) {
+        const struct flag *f = &args_flags[i];
+        if (strlen(f->name) != len || strncmp(f->name, name, len) != 0) continue;
+        if (takes(t->command, f)) return f;
+        tool_usage_error(t, "--%s is no flag of `ddpc %s`", f->name, t->command->name);
+        return NULL;
+    }
+    string_list all = {0};
+    for (size_t i = 0; i < args_n_flags; i++)
+        if (takes(t->command, &args_flags[i])) vec_push(&all, args_flags[i].name);
+    const char *word = arena_strndup(&t->arena, name, len);
+    const char *near = diag_nearest(word, all.at, all.n);
+    if (near)
+        tool_usage_error(t, "there is no flag --%s; did you mean --%s?", word, near);
+    else
+        tool_usage_error(t, "there is no flag --%s", word);
+    vec_free(&all);
+    return NULL;
+}
+
+/* Reads `--name=value`, `--name value`, `-o FILE`; *i moves past what it took. */
+static bool read_flag(struct tool *t, int argc, char **argv, int *i) {
+    const char *arg = argv[*i];
+    const char *name = arg[1] == '-' ? arg + 2 : arg + 1;
+    size_t len = strcspn(name, "=");
+    if (arg[1] != '-') {
+        if (strcmp(arg, "-o") != 0) {
+            tool_usage_error(t, "there is no flag %s; flags begin with two dashes, except -o", arg);
+            return false;
+        }
+        name = "output";
+        len = strlen(name);
+    }
+    const struct flag *f = find_flag(t, name, len);
+    if (!f) return false;
+    const char *value = name[len] == '=' ? name + len + 1 : NULL;
+    if (f->kind == FLAG_SET) {
+        if (value) tool_usage_error(t, "--%s takes no value", f->name);
+        return !value && set_flag(t, f, NULL);
+    }
+    if (!value) {
+        if (*i + 1 >= argc) {
+            tool_usage_error(t, "--%s needs a value: %s", f->name, f->argument);
+            return false;
+        }
+        value = argv[++*i];
+    }
+    return set_flag(t, f, value);
+}
+
+bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
+    *exit_code = TOOL_OK;
+    if (argc < 2) {
+        args_print_usage(NULL, stderr);
+        *exit_code = TOOL_USAGE;
+        return false;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("ddpc %s\n", DDPC_VERSION);
+        return false;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        args_print_usage(NULL, stdout);
+        return false;
+    }
+    t->command = args_command(argv[1]);
+    int first = t->command ? 2 : 1;
+    if (!t->command) t->command = args_command("compile");
+
+    *exit_code = TOOL_USAGE;
+    bool flags_end = false;
+    for (int i = first; i < argc; i++) {
+        if (!flags_end && !strcmp(argv[i], "--")) {
+            flags_end = true;
+        } else if (!flags_end && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) {
+            args_print_usage(t->command, stdout);
+            *exit_code = TOOL_OK;
+            return false;
+        } else if (!flags_end && argv[i][0] == '-' && argv[i][1]) {
+            if (!read_flag(t, argc, argv, &i)) return false;
+        } else {
+            vec_push(&t->args, argv[i]);
+        }
+    }
+    if (t->options.from_list && t->args.n > t->command->min_args &&
+        t->command->min_args + 1 == t->command->max_args) {
+        tool_usage_error(t, "--from-list takes the place of MODEL; '%s' is one too many",
+                         t->args.at[0]);
+        return false;
+    }
+    uint32_t least = t->command->min_args;
+    if (t->command->groups & F_MODEL && !t->options.from_list) least = t->command->max_args;
+    if (t->args.n < least || t->args.n > t->command->max_args) {
+        if (first == 1 && t->args.n == 0)
+            tool_usage_error(t, "no model is named");
+        else
+            tool_usage_error(t, "it takes %s, not %u argument%s", t->command->arguments, t->args.n,
+                             t->args.n == 1 ? "" : "s");
+        return false;
+    }
+    return true;
+}
+
+void args_free(struct tool *t) {
+    for (size_t i = 0; i < args_n_flags; i++)
+        if (args_flags[i].kind == FLAG_LIST || args_flags[i].kind == FLAG_COMMAS) {
+            string_list *list = (void *)((char *)t + args_flags[i].field);
+            vec_free(list);
+        }
+    vec_free(&t->args);
+    arena_free(&t->arena);
+}

@@ -1,0 +1,26 @@
+/* The `ddpc` command: reads the command line, runs one subcommand, returns its exit code.
+ *
+ * Commands and flags are tables (commands.def, flags.def), from which come the parsing here, the
+ * usage texts and `ddpc help`. `ddpc MODEL -o PLAN` without a command's name compiles. */
+#include "args.h"
+#include <stdlib.h>
+#include <string.h>
+
+static void out_of_memory(size_t bytes) {
+    fprintf(stderr, "ddpc: error: out of memory (%zu bytes were needed)\n", bytes);
+    exit(TOOL_USAGE);
+}
+
+int main(int argc, char **argv) {
+    arena_out_of_memory = out_of_memory;
+    struct tool t = {0};
+    int exit_code;
+    if (args_read(&t, argc, argv, &exit_code)) exit_code = t.command->run(&t);
+    args_free(&t);
+    /* A full disk shows only when the last bytes leave. */
+    if (fflush(stdout) || ferror(stdout)) {
+        perror("ddpc: error: cannot write to standard output");
+        if (exit_code == TOOL_OK) exit_code = TOOL_USAGE;
+    }
+    return exit_code;
+}

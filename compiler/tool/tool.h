@@ -1,0 +1,75 @@
+/* The `ddpc` command: what its subcommands share. Each subcommand is one file with one function
+ * `int tool_NAME(struct tool *)` that returns an exit code; commands.def lists them, flags.def the
+ * flags. */
+#ifndef DDPC_TOOL_H
+#define DDPC_TOOL_H
+
+#include "options.h"
+#include "pipeline.h"
+
+enum tool_exit {
+    TOOL_OK = 0,
+    TOOL_REJECTED = 1, /* input rejected, denied or different */
+    TOOL_USAGE = 2,    /* wrong usage, a file that cannot be read or written, a corrupt plan */
+    TOOL_INTERNAL = 3,
+};
+
+enum diagnostics_format { DIAGNOSTICS_TEXT, DIAGNOSTICS_SHORT, DIAGNOSTICS_JSON };
+enum color_mode { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
+enum stats_format { STATS_NONE, STATS_JSON };
+
+/* What the command line said. Strings are borrowed from argv. */
+struct tool {
+    const struct command *command;
+    string_list args; /* the positional arguments */
+    struct options options;
+    const char *output;  /* -o FILE; NULL: standard output */
+    const char *format;  /* --format; each command checks it with tool_choice; NULL: text */
+    const char *emit;    /* --emit; NULL: plan */
+    const char *fail_on; /* diff --fail-on; NULL: review */
+    string_list deny;    /* check --deny, split at commas; each is checked by the command */
+    bool require_proof;
+    enum stats_format stats;
+    const char *print_after; /* a pass's name */
+    enum diagnostics_format diagnostics;
+    enum color_mode color;
+    struct arena arena; /* for the whole run */
+};
+
+#define COMMAND(name, arguments, min_args, max_args, flags, summary)                               \
+    int tool_##name(struct tool *t);
+#include "commands.def"
+#undef COMMAND
+
+/* Runs the pipeline on the first argument, prints its diagnostics and, asked for, passes and
+ * statistics. Returns TOOL_OK or what the command should exit with. The caller frees the
+ * compilation either way. */
+int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass last);
+
+/* Prints what was collected in the form that --diagnostics asks for. */
+void tool_print_diags(const struct tool *t, struct diags *d);
+
+/* "ddpc check: error: ..." and the usage on standard error; returns TOOL_USAGE. */
+int tool_usage_error(const struct tool *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The index of `value` among the space-separated `choices`; 0 if value is NULL; -1 after an error
+ * that names the flag, the valid values and the nearest. */
+int tool_choice(const struct tool *t, const char *flag, const char *value, const char *choices);
+
+/* An output that appears whole or not at all: a temporary file in the same folder, renamed by
+ * close. path NULL or "-" is standard output. Both report their own errors; open returns NULL,
+ * close false. */
+struct tool_output {
+    FILE *file;
+    const char *path;
+    char *temporary;
+};
+FILE *tool_output_open(struct tool_output *o, const char *path);
+/* keep false: throw away what was written. */
+bool tool_output_close(struct tool_output *o, bool keep);
+
+/* A copy of `text` in the arena that is valid UTF-8: bytes that are not become U+FFFD. */
+const char *tool_utf8(struct arena *a, const char *text);
+
+#endif
