@@ -35,6 +35,9 @@ bool bdd_eval(const struct bdd_manager *m, bdd a, const bool *assignment);
 /* The variables it depends on, ascending, appended to `out`. */
 typedef VEC(uint32_t) bdd_support;
 void bdd_support_of(const struct bdd_manager *m, bdd a, bdd_support *out);
+/* The decision at the top of a function that is not constant: its variable and the functions where
+ * that is false and true. */
+uint32_t bdd_top(const struct bdd_manager *m, bdd a, bdd *low, bdd *high);
 uint32_t bdd_node_count(const struct bdd_manager *m);
 
 /* Readable text, an irredundant sum of products ("d_turn && !skip || x"); `name` gives a variable's
