@@ -8,6 +8,7 @@
 #ifndef DDPC_ARENA_H
 #define DDPC_ARENA_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,8 @@ struct arena {
 void *arena_alloc(struct arena *a, size_t bytes);                 /* 16-byte aligned, zeroed */
 char *arena_strndup(struct arena *a, const char *s, size_t len);  /* adds a NUL */
 char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *arena_vprintf(struct arena *a, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 void arena_free(struct arena *a);                                 /* and makes it empty again */
 
 #define arena_new(a, type, count) ((type *)arena_alloc((a), sizeof(type) * (size_t)(count)))
@@ -33,7 +36,9 @@ void arena_free(struct arena *a);                                 /* and makes i
         uint32_t n, cap;                                                                           \
     }
 #define vec_reserve(v, more)                                                                       \
-    ((v)->at = vec_grow_((v)->at, (v)->n, (more), &(v)->cap, sizeof *(v)->at))
+    ((size_t)(more) <= (v)->cap - (v)->n                                                           \
+         ? (void)0                                                                                 \
+         : (void)((v)->at = vec_grow_((v)->at, (v)->n, (more), &(v)->cap, sizeof *(v)->at)))
 #define vec_push(v, x)    (vec_reserve((v), 1), (v)->at[(v)->n++] = (x))
 #define vec_extend(v, k)  (vec_reserve((v), (k)), (v)->n += (k), &(v)->at[(v)->n - (k)])
 #define vec_free(v)       (vec_release_((v)->at), (v)->at = NULL, (v)->n = (v)->cap = 0)

@@ -12,7 +12,7 @@ struct strtab {
     struct arena arena;
     VEC(const char *) text; /* by handle; NUL-terminated */
     VEC(uint32_t) length;   /* by handle; bytes */
-    uint32_t *slots;        /* open-addressing hash table of handles + 1 */
+    uint64_t *slots;        /* open-addressing hash table: hash << 32 | handle + 1; 0 is free */
     uint32_t n_slots;
 };
 

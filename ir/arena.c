@@ -1,0 +1,128 @@
+/* Arenas and growing arrays.
+ *
+ * An arena is a list of blocks. The newest one is handed out from front to back, 16 bytes at a
+ * time; when it is full, a block of twice the size follows (up to 1 MiB), so that small users stay
+ * small and large ones rarely come here. A request that would waste much of a block gets a block of
+ * its own, which is linked behind the newest one so that the latter's free part stays in use.
+ * Blocks come from calloc and are never reused, which is why memory from an arena is zero without
+ * being cleared.
+ *
+ * Out of memory has one answer, the hook: a compiler that has no memory left can do nothing useful,
+ * and checking every allocation would be code that never runs. The library itself does not decide
+ * how to die; it calls the hook and, should that return, aborts rather than go on with a null
+ * pointer. */
+#include "arena.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 16, FIRST_BLOCK = 4 << 10, LARGEST_BLOCK = 1 << 20 };
+
+struct arena_block {
+    struct arena_block *older;
+    size_t size; /* bytes behind the header */
+};
+
+/* The header is padded so that what follows it is aligned as calloc's result is. */
+enum { HEADER = (sizeof(struct arena_block) + ALIGN - 1) / ALIGN * ALIGN };
+
+static void die(size_t bytes) {
+    (void)bytes;
+    abort();
+}
+
+void (*arena_out_of_memory)(size_t bytes) = die;
+
+static void *no_memory(size_t bytes) {
+    arena_out_of_memory(bytes);
+    abort();
+}
+
+static struct arena_block *new_block(size_t size) {
+    struct arena_block *b = size <= SIZE_MAX - HEADER ? calloc(1, HEADER + size) : NULL;
+    if (!b) return no_memory(size);
+    b->size = size;
+    return b;
+}
+
+void *arena_alloc(struct arena *a, size_t bytes) {
+    if (bytes > SIZE_MAX - LARGEST_BLOCK) return no_memory(bytes);
+    size_t take = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (take == 0) take = ALIGN; /* distinct objects have distinct addresses */
+    if (take > (size_t)(a->end - a->next)) {
+        size_t size = FIRST_BLOCK;
+        if (a->blocks) size = a->blocks->size < LARGEST_BLOCK ? a->blocks->size * 2 : LARGEST_BLOCK;
+        if (take > size / 4) {
+            struct arena_block *own = new_block(take);
+            if (a->blocks) {
+                own->older = a->blocks->older;
+                a->blocks->older = own;
+                return (char *)own + HEADER;
+            }
+            a->blocks = own;
+            a->next = a->end = (char *)own + HEADER + take;
+            return (char *)own + HEADER;
+        }
+        struct arena_block *b = new_block(size);
+        b->older = a->blocks;
+        a->blocks = b;
+        a->next = (char *)b + HEADER;
+        a->end = a->next + size;
+    }
+    void *at = a->next;
+    a->next += take;
+    return at;
+}
+
+char *arena_strndup(struct arena *a, const char *s, size_t len) {
+    if (len == SIZE_MAX) return no_memory(len);
+    char *copy = arena_alloc(a, len + 1);
+    if (len) memcpy(copy, s, len);
+    return copy;
+}
+
+char *arena_vprintf(struct arena *a, const char *format, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    char first_try[256];
+    int len = vsnprintf(first_try, sizeof first_try, format, args);
+    char *text = arena_alloc(a, len < 0 ? 1 : (size_t)len + 1);
+    if (len >= (int)sizeof first_try)
+        vsnprintf(text, (size_t)len + 1, format, again);
+    else if (len > 0)
+        memcpy(text, first_try, (size_t)len);
+    va_end(again);
+    return text;
+}
+
+char *arena_printf(struct arena *a, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = arena_vprintf(a, format, args);
+    va_end(args);
+    return text;
+}
+
+void arena_free(struct arena *a) {
+    for (struct arena_block *b = a->blocks, *older; b; b = older) {
+        older = b->older;
+        free(b);
+    }
+    *a = (struct arena){0};
+}
+
+void *vec_grow_(void *at, uint32_t n, size_t more, uint32_t *cap, size_t size) {
+    if (more <= *cap - n) return at;
+    if (more > UINT32_MAX - (size_t)n) return no_memory(more);
+    size_t want = n + more, twice = (size_t)*cap * 2;
+    if (twice > UINT32_MAX) twice = UINT32_MAX;
+    if (want < twice) want = twice;
+    if (want < 8) want = 8;
+    if (want > SIZE_MAX / size) return no_memory(SIZE_MAX);
+    void *grown = realloc(at, want * size);
+    if (!grown) return no_memory(want * size);
+    *cap = (uint32_t)want;
+    return grown;
+}
+
+void vec_release_(void *at) { free(at); }

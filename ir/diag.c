@@ -1,0 +1,281 @@
+/* Diagnostics: collecting, sorting, and drawing them.
+ *
+ * Texts live in the collection's own arena, so a pass may free everything it used to make them.
+ * What is printed has been through `put_text`: a model is somebody else's file, and its names must
+ * not reach the terminal as escape sequences.
+ *
+ * The drawing has to cope with lines as they are: tabs (the underline repeats them, so that both
+ * lines move alike), UTF-8 (one column per code point; the reported column still counts bytes, as
+ * editors' jump commands do), and lines of a megabyte, where only a window around the place is
+ * shown.
+ *
+ * When there are more than DIAG_MAX_SHOWN, errors take precedence: a warning is shown only if all
+ * errors are. */
+#include "diag.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = 120 }; /* bytes of a long line that are shown */
+
+static const struct record {
+    int number;
+    enum diag_severity severity;
+    const char *title, *essay;
+} records[] = {
+#define DIAG(number, ident, severity, title, essay) {number, severity, title, essay},
+#include "diagnostics.def"
+#undef DIAG
+};
+
+static const struct record *record_of(enum diag_code code) {
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+        if (records[i].number == (int)code) return &records[i];
+    return NULL;
+}
+
+const char *diag_title(enum diag_code code) {
+    const struct record *r = record_of(code);
+    return r ? r->title : NULL;
+}
+
+const char *diag_essay(enum diag_code code) {
+    const struct record *r = record_of(code);
+    return r ? r->essay : NULL;
+}
+
+enum diag_severity diag_severity_of(enum diag_code code) {
+    const struct record *r = record_of(code);
+    return r ? r->severity : DIAG_ERROR;
+}
+
+void diags_init(struct diags *d, struct source *source) { *d = (struct diags){.source = source}; }
+
+void diags_free(struct diags *d) {
+    for (uint32_t i = 0; i < d->all.n; i++) vec_free(&d->all.at[i]->notes);
+    vec_free(&d->all);
+    arena_free(&d->arena);
+    *d = (struct diags){0};
+}
+
+static struct diag *add(struct diags *d, enum diag_code code, const char *text) {
+    struct diag *new = arena_new(&d->arena, struct diag, 1);
+    new->code = code;
+    new->severity = diag_severity_of(code);
+    new->loc = IR_NO_LOC;
+    new->length = 1;
+    new->text = text;
+    new->sequence = d->all.n;
+    vec_push(&d->all, new);
+    if (new->severity == DIAG_ERROR) d->errors++;
+    if (new->severity == DIAG_WARNING) d->warnings++;
+    return new;
+}
+
+struct diag *diag_at(struct diags *d, enum diag_code code, ir_loc loc, uint32_t length,
+                     const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    struct diag *new = add(d, code, arena_vprintf(&d->arena, format, args));
+    va_end(args);
+    new->loc = loc;
+    new->length = length ? length : 1;
+    return new;
+}
+
+struct diag *diag_plain(struct diags *d, enum diag_code code, const char *file, const char *format,
+                        ...) {
+    va_list args;
+    va_start(args, format);
+    struct diag *new = add(d, code, arena_vprintf(&d->arena, format, args));
+    va_end(args);
+    new->file = arena_printf(&d->arena, "%s", file ? file : "ddpc");
+    return new;
+}
+
+void diag_add_note(struct diags *d, struct diag *to, ir_loc loc, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    struct diag_note note = {loc, arena_vprintf(&d->arena, format, args)};
+    va_end(args);
+    vec_push(&to->notes, note);
+}
+
+void diag_set_help(struct diags *d, struct diag *to, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    to->help = arena_vprintf(&d->arena, format, args);
+    va_end(args);
+}
+
+/* ---- printing ----------------------------------------------------------------------------------
+ */
+
+struct style {
+    const char *bold, *error, *warning, *note, *line, *off;
+};
+
+static const struct style plain = {"", "", "", "", "", ""};
+static const struct style colored = {"\033[1m",    "\033[1;31m", "\033[1;35m",
+                                     "\033[1;36m", "\033[34m",   "\033[0m"};
+
+static int compare(const void *a, const void *b) {
+    const struct diag *x = *(struct diag *const *)a, *y = *(struct diag *const *)b;
+    if (x->loc != y->loc) return x->loc < y->loc ? -1 : 1;
+    return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+}
+
+void diags_sort(struct diags *d) {
+    if (d->all.n) qsort(d->all.at, d->all.n, sizeof(struct diag *), compare);
+}
+
+/* Control characters become '?'; a newline or a tab may stand in a message. */
+static void put_text(FILE *out, const char *s, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)s[i];
+        putc((c < ' ' && c != '\n' && c != '\t') || c == 0x7f ? '?' : c, out);
+    }
+}
+
+static void puts_text(FILE *out, const char *s) { put_text(out, s, strlen(s)); }
+
+static bool is_continuation(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+static void put_place(struct diags *d, FILE *out, ir_loc loc) {
+    puts_text(out, d->source->name);
+    if (loc == IR_NO_LOC) return;
+    uint32_t line, column;
+    source_position(d->source, loc, &line, &column);
+    fprintf(out, ":%u:%u", line, column);
+}
+
+/* The line of the place and, below, the caret. */
+static void put_excerpt(struct diags *d, FILE *out, const struct diag *g, const struct style *st) {
+    uint32_t line, column;
+    source_position(d->source, g->loc, &line, &column);
+    const char *text;
+    size_t len = source_line(d->source, line, &text), at = column - 1, from = 0, to = len;
+    if (at > len) at = len;
+    if (len > WINDOW) {
+        from = at > WINDOW / 2 ? at - WINDOW / 2 : 0;
+        while (from > 0 && is_continuation(text[from])) from--;
+        to = len - from > WINDOW ? from + WINDOW : len;
+        while (to < len && is_continuation(text[to])) to++;
+    }
+    fprintf(out, "%s%5u |%s %s", st->line, line, st->off, from ? "..." : "");
+    for (size_t i = from; i < to; i++) put_text(out, text[i] == '\n' ? " " : &text[i], 1);
+    fprintf(out, "%s\n%s      |%s %s", to < len ? "..." : "", st->line, st->off, from ? "   " : "");
+    for (size_t i = from; i < at; i++)
+        if (!is_continuation(text[i])) putc(text[i] == '\t' ? '\t' : ' ', out);
+    fprintf(out, "%s^", g->severity == DIAG_ERROR ? st->error : st->warning);
+    size_t last = g->length < to - at ? at + g->length : to;
+    for (size_t i = at + 1; i < last; i++)
+        if (!is_continuation(text[i])) putc('~', out);
+    fprintf(out, "%s\n", st->off);
+}
+
+static void put_diag(struct diags *d, FILE *out, const struct diag *g, bool short_form,
+                     const struct style *st) {
+    fputs(st->bold, out);
+    if (g->file)
+        puts_text(out, g->file);
+    else if (d->source)
+        put_place(d, out, g->loc);
+    else
+        fputs("ddpc", out);
+    static const char *const words[] = {"error", "warning", "note"};
+    const char *color = g->severity == DIAG_ERROR     ? st->error
+                        : g->severity == DIAG_WARNING ? st->warning
+                                                      : st->note;
+    fprintf(out, ": %s%s[DDP%04d]%s%s: ", color, words[g->severity], (int)g->code, st->off,
+            st->bold);
+    puts_text(out, g->text);
+    fprintf(out, "%s\n", st->off);
+    if (short_form) return;
+    if (!g->file && d->source && g->loc != IR_NO_LOC) put_excerpt(d, out, g, st);
+    for (uint32_t i = 0; i < g->notes.n; i++) {
+        const struct diag_note *note = &g->notes.at[i];
+        if (note->loc != IR_NO_LOC && d->source) {
+            put_place(d, out, note->loc);
+            fputs(": ", out);
+        }
+        fprintf(out, "%snote%s: ", st->note, st->off);
+        puts_text(out, note->text);
+        putc('\n', out);
+    }
+    if (g->help) {
+        fprintf(out, "%shelp%s: ", st->bold, st->off);
+        puts_text(out, g->help);
+        putc('\n', out);
+    }
+}
+
+void diags_print(struct diags *d, FILE *out, bool short_form, bool color) {
+    diags_sort(d);
+    uint32_t left_errors = DIAG_MAX_SHOWN, hidden_errors = 0, hidden_others = 0;
+    uint32_t left_others = d->errors < DIAG_MAX_SHOWN ? DIAG_MAX_SHOWN - d->errors : 0;
+    for (uint32_t i = 0; i < d->all.n; i++) {
+        const struct diag *g = d->all.at[i];
+        bool error = g->severity == DIAG_ERROR;
+        uint32_t *left = error ? &left_errors : &left_others;
+        if (*left == 0) {
+            *(error ? &hidden_errors : &hidden_others) += 1;
+            continue;
+        }
+        --*left;
+        put_diag(d, out, g, short_form, color ? &colored : &plain);
+    }
+    if (hidden_errors)
+        fprintf(out, "%u more error%s not shown\n", hidden_errors, hidden_errors > 1 ? "s" : "");
+    if (hidden_others)
+        fprintf(out, "%u more warning%s not shown\n", hidden_others, hidden_others > 1 ? "s" : "");
+}
+
+/* ---- near names --------------------------------------------------------------------------------
+ */
+
+enum { LONGEST = 256 }; /* names beyond this many bytes get no suggestion */
+
+/* Insertions, deletions, replacements and swaps of neighbours that lead from one to the other
+ * (optimal string alignment); limit + 1 as soon as there must be more than `limit`. */
+static uint32_t distance(const char *a, size_t n, const char *b, size_t m, uint32_t limit) {
+    if ((n > m ? n - m : m - n) > limit) return limit + 1;
+    uint32_t rows[3][LONGEST + 1], *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= m; j++) before[j] = last[j] = (uint32_t)j;
+    for (size_t i = 1; i <= n; i++) {
+        uint32_t least = row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= m; j++) {
+            uint32_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            if (last[j] + 1 < best) best = last[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
+            row[j] = best;
+            if (best < least) least = best;
+        }
+        if (least > limit) return limit + 1;
+        uint32_t *oldest = before;
+        before = last;
+        last = row;
+        row = oldest;
+    }
+    return last[m];
+}
+
+const char *diag_nearest(const char *name, const char *const *candidates, size_t n) {
+    size_t len = strlen(name);
+    if (len > LONGEST) return NULL;
+    /* A third of the name may differ; of a short one, a single letter. */
+    uint32_t limit = len < 6 ? 1 : (uint32_t)(len / 3 < 6 ? len / 3 : 6);
+    const char *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t other = strlen(candidates[i]);
+        if (other == 0 || other > LONGEST) continue;
+        uint32_t far = distance(name, len, candidates[i], other, limit);
+        if (far > limit || far == 0) continue;
+        best = candidates[i];
+        if (far == 1) break;
+        limit = far - 1;
+    }
+    return best;
+}
