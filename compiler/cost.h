@@ -29,9 +29,10 @@ struct device {
 bool device_read(struct device *t, const char *name_or_file, struct diags *d);
 
 /* The backward duration of a node in µs by its shapes; the floor where they are unknown, and then
- * *unknown is set. */
+ * *unknown is set. Control flow costs 0: its bodies' nodes count. `needs`, by value, says which
+ * inputs want a gradient (the backward of others is not run); NULL: all. */
 double cost_backward_us(const struct program *p, const struct device *dev, ir_node n,
-                        bool *unknown);
+                        const bool *needs, bool *unknown);
 
 /* order.c: when each parameter's gradient is ready, counted from the start of backward. */
 struct ready_times {
@@ -46,6 +47,11 @@ struct ready_times {
 struct profile;
 struct profile *profile_read(const char *path, struct diags *d); /* NULL after reporting */
 void profile_free(struct profile *f);
+enum profile_kind { PROFILE_NODE, PROFILE_READY };
+/* The entry's index + 1, or 0; *us gets its time. */
+uint32_t profile_find(const struct profile *f, enum profile_kind kind, const char *name, size_t len,
+                      double *us);
+uint32_t profile_size(const struct profile *f);
 bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,
                  const struct profile *profile, const struct options *o, struct diags *d,
                  struct ready_times *out);
