@@ -9,6 +9,7 @@
 #ifndef DDPC_PROGRAM_H
 #define DDPC_PROGRAM_H
 
+#include "glob.h"
 #include "ir.h"
 #include "ops.h"
 #include "options.h"
@@ -68,8 +69,5 @@ bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d
 /* types.c: gives values the types that follow from the operators; believes declarations. */
 void infer_types(struct ir_module *m, const struct op_table *ops, const struct options *o,
                  struct diags *d);
-
-/* Shell-style: '*' any run, '?' one byte, '[...]' one of. */
-bool glob_match(const char *glob, const char *text);
 
 #endif

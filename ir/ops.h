@@ -17,6 +17,7 @@ enum op_rule {
 };
 
 enum op_flag {
+    OP_PLAIN = 0,
     OP_RANDOM = 1,        /* two executions differ: never the same branch */
     OP_MOVES_DATA = 2,    /* rearranges elements only (Reshape, Transpose, Slice ...): STE passes it */
     OP_ASSUMED = 4,       /* accepted by --assume-differentiable or --ops */
@@ -28,25 +29,39 @@ struct op_input {
     uint8_t rule;        /* enum op_rule */
     bool optional, variadic;
     bool state;          /* a state input: a value whose uses are all such is a buffer */
+    uint8_t since;       /* the first opset that needs it: an attribute before; 0: always needed */
 };
+
+enum { OP_ANY = 255 }; /* op_def.max_outputs: no limit */
 
 struct op_def {
     const char *domain, *name;
     uint32_t first_input, n_inputs; /* in op_table.inputs; the last may be variadic */
     uint32_t flags;
-    uint8_t out_dtype;   /* enum op_out_dtype */
+    uint8_t out_dtype;   /* of output 0: enum op_out_dtype */
+    uint8_t rest_dtype;  /* of the others */
+    uint8_t max_outputs; /* in any opset; OP_ANY */
     uint32_t grad_outputs; /* bit i: output i can carry a gradient; bit 31: all from 31 on */
 };
 
 /* Where an output's element type comes from. */
 enum op_out_dtype {
     OP_DTYPE_UNKNOWN,
-    OP_DTYPE_INPUT0, OP_DTYPE_INPUT1, OP_DTYPE_INPUT2,
-    OP_DTYPE_BOOL, OP_DTYPE_INT64, OP_DTYPE_INT32, OP_DTYPE_FLOAT, OP_DTYPE_STRING,
+    OP_DTYPE_INPUT0, OP_DTYPE_INPUT1, OP_DTYPE_INPUT2, OP_DTYPE_INPUT7,
+    OP_DTYPE_BOOL, OP_DTYPE_UINT8, OP_DTYPE_INT32, OP_DTYPE_INT64, OP_DTYPE_FLOAT, OP_DTYPE_STRING,
     OP_DTYPE_ATTR_TO,    /* Cast */
     OP_DTYPE_ATTR_DTYPE, /* RandomNormal, EyeLike ...: attribute dtype, else input 0, else float */
     OP_DTYPE_ATTR_VALUE, /* Constant, ConstantOfShape: the tensor's */
+    OP_DTYPE_ATTR_DTYPE_INT32,     /* Multinomial: attribute dtype, else int32 */
+    OP_DTYPE_ATTR_OUTPUT_DATATYPE, /* windows: attribute output_datatype, else float */
+    OP_DTYPE_ATTR_SEQUENCE, /* SequenceEmpty: a sequence of attribute dtype, else of float */
+    OP_DTYPE_QUANTIZED,  /* attribute output_dtype, else input 2, else uint8 */
+    OP_DTYPE_DEQUANTIZED,/* attribute output_dtype, else input 1 */
+    OP_DTYPE_SEQUENCE,   /* a sequence of input 0 */
+    OP_DTYPE_OPTIONAL,   /* an optional of input 0 */
+    OP_DTYPE_ELEMENT,    /* what the sequence or optional in input 0 holds */
     OP_DTYPE_BODY,       /* the subgraph's outputs */
+    OP_DTYPE_SAME,       /* rest_dtype only: as output 0 */
 };
 
 struct op_table {
@@ -61,7 +76,8 @@ void op_table_init(struct op_table *t);
 void op_table_free(struct op_table *t);
 /* --assume-differentiable GLOB over "domain.Op" ("my.domain.*"). */
 void op_table_assume(struct op_table *t, const char *glob);
-/* --ops FILE: lines `domain.Op input=RULE ...`; see docs/ops-file.md. False after reporting. */
+/* --ops FILE: lines `domain.Op input=RULE ... -> output=RULE ...`; see docs/ops-file.md. False after
+ * reporting. */
 bool op_table_read(struct op_table *t, const char *path, struct diags *d);
 
 /* 0 if there is no such operator. The domain "" and "ai.onnx" are the same. */
@@ -69,13 +85,16 @@ uint32_t op_find(const struct op_table *t, const char *domain, const char *name)
 /* As op_find, but an operator matched by --assume-differentiable gets a definition: every input
  * FLOW_IF_FLOAT, every output carries gradients. */
 uint32_t op_resolve(struct op_table *t, const char *domain, const char *name);
+/* Valid until the next op_resolve or op_table_read. */
 const struct op_def *op_get(const struct op_table *t, uint32_t def);
 /* The rule of input i; of the last one for a variadic tail; OP_STOP beyond. */
 const struct op_input *op_input_of(const struct op_table *t, uint32_t def, uint32_t i);
 static inline bool op_output_carries(const struct op_def *def, uint32_t output) {
     return def->grad_outputs >> (output < 31 ? output : 31) & 1;
 }
-/* The operator names of a domain nearest to `name`, for "did you mean". */
+/* How many inputs the operator needs at least in this opset version (0: of its domain's newest). */
+uint32_t op_min_inputs(const struct op_table *t, uint32_t def, int64_t opset);
+/* The operator name of a domain nearest to `name`, for "did you mean"; NULL if none is near. */
 const char *op_nearest(const struct op_table *t, const char *domain, const char *name);
 
 #endif
