@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Writes the sample models, real architectures with the parameter names that people know.
+
+usage: generate.py                          write every sample in its default size, here
+       generate.py --check                  compare instead of writing; exit 1 where a file differs
+       generate.py MODEL [KEY=NUMBER ...]   print one, in any size: generate.py bert layers=24 hidden=1024 heads=16
+       generate.py MODEL --help             its keys and their defaults
+
+batch may be a name instead of a number ("batch=B"): a symbolic dimension, for ddpc's --dim B=32.
+"""
+import functools
+import inspect
+import pathlib
+import sys
+
+from models import bert, gan, gpt2, layerdrop, moe, resnet
+
+MODELS = {
+    "resnet18": functools.partial(resnet.build, depth=18),
+    "resnet50": functools.partial(resnet.build, depth=50),
+    "bert": bert.build,
+    "gpt2": gpt2.build,
+    "gan": gan.build,
+    "moe": moe.build,
+    "layerdrop": layerdrop.build,
+}
+
+
+def value_of(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def one(name, settings):
+    build = MODELS[name]
+    keys = {p.name: p.default for p in inspect.signature(build).parameters.values()}
+    if settings == ["--help"]:
+        return f"{name}: " + " ".join(f"{k}={v}" for k, v in keys.items()) + "\n"
+    given = dict(s.partition("=")[::2] for s in settings)
+    unknown = given.keys() - keys.keys()
+    if unknown:
+        sys.exit(f"generate.py: {name} has no {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
+    return build(**{k: value_of(v) for k, v in given.items()})
+
+
+def main(arguments):
+    if arguments and arguments[0] in MODELS:
+        sys.stdout.write(one(arguments[0], arguments[1:]))
+    elif arguments not in ([], ["--check"]):
+        sys.exit(__doc__.strip() + "\n\nMODEL: " + ", ".join(MODELS))
+    else:
+        folder = pathlib.Path(__file__).resolve().parent
+        stale = 0
+        for name, build in MODELS.items():
+            path, text = folder / f"{name}.ir", build()
+            if not arguments:
+                path.write_text(text)
+            elif not path.exists() or path.read_text() != text:
+                print(f"{path.name} is not what generate.py writes")
+                stale += 1
+        return stale > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
