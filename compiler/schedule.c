@@ -1,0 +1,296 @@
+/* The exact schedule of one group: which cuts of the ready order finish first on one FIFO channel.
+ *
+ * With P the prefix sums of the bytes and F[j] the least time at which the first j gradients can
+ * all be reduced, F[j] = min over i < j of max(F[i], r_j) + c(P_j - P_i): the last bucket holds
+ * i+1..j, it starts when its last gradient is ready and the channel is free. `forward` evaluates
+ * this in O(pieces * n). Two facts make that possible. F is nondecreasing, so among all i with F[i]
+ * <= r_j the largest is best: its bucket is the smallest of those that start at r_j. And for the
+ * others, where the bucket starts at F[i], the value for a piece is (F[i] - beta P_i) + alpha +
+ * beta P_j, a minimum over a window whose two ends only move right: a monotone deque. With one
+ * piece the keys F[i] - beta P_i are already ascending (drop gradient j+1 from an optimal plan of
+ * j+1: its last bucket shrinks by at least beta s), so the window's first element is the answer and
+ * no deque is needed.
+ *
+ * The optimum is hardly ever unique: a plan of five buckets may finish with one of three hundred.
+ * The rule is the fewest buckets, then the lexicographically earliest boundaries. `fewest` finds
+ * them by going backwards in layers. State (i, w) of layer m says: with m buckets after the first i
+ * gradients the rest needs w µs of channel, so the prefix must be done by T - w. A state is kept
+ * only if F[i]
+ * <= T - w, and only if no smaller i of the layer dominates it: each further byte costs at least
+ * the least slope b, so i < i' dominates when w + b P_i <= w' + b P_i' - any continuation of i'
+ * works from i, with a later deadline. For one piece w + b P_i is the same for all states of a
+ * layer, so one state survives and the whole walk is a greedy O(n); in practice few survive for
+ * several pieces. The dominated states can not lie on the lexicographically earliest of the
+ * shortest plans, so a walk forwards through the layers that takes the first state in time finds
+ * it.
+ *
+ * All arithmetic is +, -, *, max and comparisons of doubles: the same bits everywhere. */
+#include "schedule.h"
+#include <math.h>
+#include <string.h>
+
+struct problem {
+    uint32_t n;
+    const double *ready; /* of gradient j+1 at [j] */
+    const uint64_t *sum; /* P: bytes of the first j gradients at [j] */
+    const struct topology *t;
+    uint64_t cap; /* UINT64_MAX: none */
+};
+
+static double cost_us(const struct topology *t, uint64_t bytes) {
+    double best = t->piece[0].alpha_us + t->piece[0].us_per_byte * (double)bytes;
+    for (uint32_t p = 1; p < t->n_pieces; p++) {
+        double us = t->piece[p].alpha_us + t->piece[p].us_per_byte * (double)bytes;
+        if (us < best) best = us;
+    }
+    return best;
+}
+
+static double later(double a, double b) { return a > b ? a : b; }
+
+/* ---- the optimum -------------------------------------------------------------------------------
+ */
+
+/* The candidates i of one piece, ascending, their keys F[i] - beta P_i strictly ascending. */
+struct window {
+    uint32_t *at, head, tail;
+    double *key;
+};
+
+static void window_push(struct window *w, uint32_t i, double key) {
+    while (w->tail > w->head && w->key[w->tail - 1] >= key) w->tail--;
+    w->at[w->tail] = i;
+    w->key[w->tail++] = key;
+}
+
+/* From `prev` to `next`: one more bucket, or, where both are the same array, any number of them.
+ * `window` has an entry per piece with room for n each. */
+static void forward(const struct problem *q, const double *prev, double *next,
+                    struct window *window) {
+    const struct topology *t = q->t;
+    const uint64_t *sum = q->sum;
+    bool layered = prev != next;
+    for (uint32_t p = 0; p < t->n_pieces; p++) window[p].head = window[p].tail = 0;
+    next[0] = 0;
+    uint32_t k = 0;    /* the largest i < j with F[i] <= r_j */
+    uint32_t left = 0; /* the leftmost i that the cap allows */
+    for (uint32_t j = 1; j <= q->n; j++) {
+        double r = q->ready[j - 1], best = INFINITY;
+        while (k + 1 < j && prev[k + 1] <= r) k++;
+        while (left + 1 < j && sum[j] - sum[left] > q->cap) left++;
+        if (k >= left) best = later(prev[k], r) + cost_us(t, sum[j] - sum[k]);
+        uint32_t from = left > k + 1 ? left : k + 1;
+        if (t->n_pieces == 1) {
+            if (from < j) {
+                double us = prev[from] + cost_us(t, sum[j] - sum[from]);
+                if (us < best) best = us;
+            }
+        } else {
+            for (uint32_t p = 0; p < t->n_pieces; p++) {
+                struct window *w = &window[p];
+                window_push(w, j - 1, prev[j - 1] - t->piece[p].us_per_byte * (double)sum[j - 1]);
+                while (w->head < w->tail && w->at[w->head] < from) w->head++;
+                if (w->head == w->tail) continue;
+                uint32_t i = w->at[w->head];
+                double us = prev[i] + cost_us(t, sum[j] - sum[i]);
+                if (us < best) best = us;
+            }
+        }
+        next[j] = layered && prev[j] < best ? prev[j] : best;
+    }
+}
+
+/* ---- the fewest buckets ------------------------------------------------------------------------
+ */
+
+struct state {
+    uint32_t at; /* gradients before the boundary */
+    double work; /* µs of channel that the rest needs */
+};
+typedef VEC(struct state) state_list;
+
+/* The leftmost i whose bucket (i, s.at] is within the cap and lets the rest finish by `until`;
+ * s.at if there is none. */
+static uint32_t leftmost(const struct problem *q, const struct state *s, double until) {
+    uint32_t low = 0, high = s->at; /* high works or is s.at, everything before low does not */
+    double spare = until - s->work - q->ready[s->at - 1];
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        uint64_t bytes = q->sum[s->at] - q->sum[mid];
+        if ((bytes <= q->cap || mid == s->at - 1) && cost_us(q->t, bytes) <= spare)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+/* A heap of states by key, least on top; those that have expired leave when they get there. */
+struct heap {
+    struct heap_entry {
+        double key;
+        uint32_t state;
+    } * at;
+    uint32_t n;
+};
+
+static void heap_push(struct heap *h, double key, uint32_t state) {
+    uint32_t i = h->n++;
+    for (; i && h->at[(i - 1) / 2].key > key; i = (i - 1) / 2) h->at[i] = h->at[(i - 1) / 2];
+    h->at[i] = (struct heap_entry){key, state};
+}
+
+static void heap_pop(struct heap *h) {
+    struct heap_entry last = h->at[--h->n];
+    uint32_t i = 0;
+    for (uint32_t c; (c = 2 * i + 1) < h->n; i = c) {
+        if (c + 1 < h->n && h->at[c + 1].key < h->at[c].key) c++;
+        if (h->at[c].key >= last.key) break;
+        h->at[i] = h->at[c];
+    }
+    h->at[i] = last;
+}
+
+/* Appends the states of the layer before `layer` (that is, with one bucket more after them) to
+ * `all`. `first` is where `layer` begins in it and reaches to its end. */
+static void layer_before(const struct problem *q, const double *f, double until, state_list *all,
+                         uint32_t first) {
+    const struct topology *t = q->t;
+    uint32_t n = all->n - first, lowest = UINT32_MAX;
+    VEC(uint32_t) expire = {0};
+    (void)vec_extend(&expire, n);
+    struct heap heap[TOPOLOGY_MAX_PIECES] = {0};
+    for (uint32_t p = 0; p < t->n_pieces; p++) {
+        VEC(struct heap_entry) room = {0};
+        vec_reserve(&room, n);
+        heap[p].at = room.at;
+    }
+    for (uint32_t s = 0; s < n; s++) {
+        expire.at[s] = leftmost(q, &all->at[first + s], until);
+        if (expire.at[s] < lowest) lowest = expire.at[s];
+    }
+    uint32_t enter = n, begin = all->n; /* states from `enter` on are in the heaps */
+    for (uint32_t i = all->at[all->n - 1].at; i-- > lowest;) {
+        for (; enter && all->at[first + enter - 1].at > i; enter--) {
+            const struct state *s = &all->at[first + enter - 1];
+            for (uint32_t p = 0; p < t->n_pieces; p++)
+                heap_push(&heap[p], s->work + t->piece[p].us_per_byte * (double)q->sum[s->at],
+                          enter - 1);
+        }
+        double work = INFINITY;
+        for (uint32_t p = 0; p < t->n_pieces; p++) {
+            while (heap[p].n && expire.at[heap[p].at[0].state] > i) heap_pop(&heap[p]);
+            if (!heap[p].n) continue;
+            const struct state *s = &all->at[first + heap[p].at[0].state];
+            double us = s->work + cost_us(t, q->sum[s->at] - q->sum[i]);
+            if (us < work) work = us;
+        }
+        if (f[i] + work <= until) vec_push(all, ((struct state){i, work}));
+    }
+    for (uint32_t p = 0; p < t->n_pieces; p++) vec_release_(heap[p].at);
+    vec_free(&expire);
+
+    /* Turn them around, then drop the dominated ones. The tolerance keeps rounding from telling
+     * states apart that are equal; n of it are still far below SCHEDULE_EQUAL. */
+    for (uint32_t a = begin, b = all->n; a + 1 < b; a++, b--) {
+        struct state x = all->at[a];
+        all->at[a] = all->at[b - 1];
+        all->at[b - 1] = x;
+    }
+    double slope = t->piece[0].us_per_byte;
+    for (uint32_t p = 1; p < t->n_pieces; p++)
+        if (t->piece[p].us_per_byte < slope) slope = t->piece[p].us_per_byte;
+    double best = INFINITY, tolerance = until * 0x1p-48;
+    uint32_t kept = begin;
+    for (uint32_t s = begin; s < all->n; s++) {
+        double key = all->at[s].work + slope * (double)q->sum[all->at[s].at];
+        if (key >= best - tolerance) continue;
+        best = key;
+        all->at[kept++] = all->at[s];
+    }
+    all->n = kept;
+}
+
+/* The plan of fewest buckets that finishes by about `optimum`, of several the one with the earliest
+ * boundaries; f is the least finish by prefix. Returns the number of buckets, 0 if there is none.
+ */
+static uint32_t fewest(const struct problem *q, const double *f, double optimum,
+                       uint32_t *boundary) {
+    double until = optimum * (1 + SCHEDULE_EQUAL / 2);
+    state_list all = {0};
+    VEC(uint32_t) layer = {0}; /* where each begins; the first has the state at the end */
+    uint32_t buckets = 0;
+    vec_push(&layer, 0);
+    vec_push(&all, ((struct state){q->n, 0}));
+    while (all.at[layer.at[layer.n - 1]].at != 0) {
+        uint32_t begin = all.n;
+        layer_before(q, f, until, &all, layer.at[layer.n - 1]);
+        if (all.n == begin) goto done;
+        vec_push(&layer, begin);
+    }
+    buckets = layer.n - 1;
+    boundary[0] = 0;
+    double now = 0;
+    for (uint32_t b = 1; b <= buckets; b++) {
+        uint32_t from = boundary[b - 1], choice = 0;
+        double end = INFINITY, over = INFINITY;
+        for (uint32_t s = layer.at[buckets - b]; s < layer.at[buckets - b + 1]; s++) {
+            uint32_t at = all.at[s].at;
+            if (at <= from) continue;
+            uint64_t bytes = q->sum[at] - q->sum[from];
+            if (bytes > q->cap && at != from + 1) break;
+            double us = later(now, q->ready[at - 1]) + cost_us(q->t, bytes);
+            if (us + all.at[s].work >= over) continue;
+            over = us + all.at[s].work;
+            end = us;
+            choice = at;
+            if (over <= optimum * (1 + SCHEDULE_EQUAL * 3 / 4)) break;
+        }
+        boundary[b] = choice;
+        now = end;
+    }
+done:
+    vec_free(&layer);
+    vec_free(&all);
+    return buckets;
+}
+
+/* ---- together ----------------------------------------------------------------------------------
+ */
+
+uint32_t schedule_exact(uint32_t n, const double *ready_us, const uint64_t *bytes,
+                        const struct topology *t, uint64_t cap_bytes, uint32_t max_buckets,
+                        uint32_t *boundary, double *finish_us) {
+    *finish_us = 0;
+    boundary[0] = 0;
+    if (n == 0) return 0;
+    struct arena scratch = {0};
+    uint64_t *sum = arena_new(&scratch, uint64_t, n + 1u);
+    for (uint32_t j = 0; j < n; j++) sum[j + 1] = sum[j] + bytes[j];
+    struct problem q = {n, ready_us, sum, t, cap_bytes ? cap_bytes : UINT64_MAX};
+    struct window window[TOPOLOGY_MAX_PIECES];
+    for (uint32_t p = 0; p < t->n_pieces && t->n_pieces > 1; p++) {
+        window[p].at = arena_new(&scratch, uint32_t, n);
+        window[p].key = arena_new(&scratch, double, n);
+    }
+
+    double *f = arena_new(&scratch, double, n + 1u);
+    forward(&q, f, f, window);
+    *finish_us = f[n];
+    uint32_t buckets = fewest(&q, f, f[n], boundary);
+    if (max_buckets && buckets > max_buckets) {
+        double *prev = arena_new(&scratch, double, n + 1u);
+        double *next = arena_new(&scratch, double, n + 1u);
+        for (uint32_t j = 1; j <= n; j++) prev[j] = INFINITY;
+        for (uint32_t k = 0; k < max_buckets; k++) {
+            forward(&q, prev, next, window);
+            double *swap = prev;
+            prev = next;
+            next = swap;
+        }
+        *finish_us = prev[n];
+        buckets = prev[n] < INFINITY ? fewest(&q, f, prev[n], boundary) : 0;
+    }
+    arena_free(&scratch);
+    return buckets;
+}
