@@ -24,6 +24,7 @@ struct param {
     int64_t elements;
     ir_value value;     /* 0: --params lists it, the graph does not have it */
     VEC(ir_value) tied; /* further values that are the same parameter */
+    VEC(str) aliases;   /* further names of it in the module, from --params and --tie */
     bool no_grad;       /* --params says requires_grad is false */
     ir_loc loc;         /* of its declaration; IR_NO_LOC if absent */
 };
@@ -47,7 +48,9 @@ struct program {
     struct op_table *ops;
     struct arena arena;       /* for everything below and for the passes' results */
     VEC(struct param) params; /* in declaration order, buffers among them */
-    uint32_t *param_of;       /* by value: index into params + 1, or 0 */
+    /* By value: index into params + 1, or 0. A parameter may be the output of a node (a copy by
+     * Identity of a shared initializer, ConstantOfShape): no gradient passes on to that node. */
+    uint32_t *param_of;
     VEC(struct step) steps;
     bool complete; /* the text accounts for every parameter of the module */
     enum evidence evidence;

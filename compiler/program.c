@@ -1,0 +1,156 @@
+/* From a verified module to a program: what the module means for training.
+ *
+ * Three sources say it, in rising authority: the graph itself (declared names, initializers, an
+ * output called `loss`), the model's metadata (keys that start with `ddpc.`), and the flags. Here
+ * the metadata is read and replaced by flags where there are any; the other files of
+ * program_build.h do the rest.
+ *
+ * The last question is how much of the truth the text can know. Exporters drop parameters that
+ * nothing uses, fold names and forget detach, so a model whose parameters are plain initializers
+ * may have others that DDP would wait for. Only a model that declares its parameters, says that it
+ * is complete, or comes with a list (--params) that accounts for all of them supports a confident
+ * verdict. */
+#include "program_build.h"
+#include <string.h>
+
+static bool is_yes(const char *text) { return !strcmp(text, "true") || !strcmp(text, "1"); }
+
+static bool read_property(struct builder *b, const struct ir_property *at) {
+    const char *key = arena_printf(&b->p->arena, "%s", ir_text(b->m, at->key));
+    const char *name = key + strlen("ddpc."), *value = ir_text(b->m, at->value);
+    struct program *p = b->p;
+    if (!strcmp(name, "loss")) {
+        steps_split(b, &b->loss, value, key, true);
+    } else if (!strcmp(name, "trainable")) {
+        steps_split(b, &b->trainable, value, key, true);
+    } else if (!strcmp(name, "frozen")) {
+        steps_split(b, &b->frozen, value, key, true);
+    } else if (!strcmp(name, "uniform")) {
+        steps_split(b, &b->uniform, value, key, true);
+    } else if (!strncmp(name, "step.", 5) && name[5]) {
+        return steps_add_metadata(b, key, name + 5, value);
+    } else if (!strcmp(name, "complete") && (is_yes(value) || !strcmp(value, "false"))) {
+        b->said_complete = is_yes(value);
+    } else if (!strcmp(name, "evidence") && !strncmp(value, "observed", 8)) {
+        p->observed = arena_printf(&p->arena, "%s", value);
+    } else if (!strcmp(name, "evidence") &&
+               (!strcmp(value, "proved") || !strcmp(value, "unknown"))) {
+        b->said_unknown = *value == 'u';
+    } else {
+        struct diag *g = diag_at(b->d, DIAG_METADATA, at->loc, (uint32_t)strlen(key) + 2,
+                                 "'%s: %s' says nothing to ddpc and is ignored", key, value);
+        diag_set_help(b->d, g,
+                      "the keys are ddpc.loss, trainable, frozen, uniform, complete (true or "
+                      "false), evidence (proved, unknown, or observed and what) and "
+                      "step.NAME");
+    }
+    return true;
+}
+
+static bool read_metadata(struct builder *b) {
+    bool ok = true;
+    for (uint32_t i = 0; i < b->m->metadata.n; i++)
+        if (!strncmp(ir_text(b->m, b->m->metadata.at[i].key), "ddpc.", 5))
+            ok &= read_property(b, &b->m->metadata.at[i]);
+    return ok;
+}
+
+/* Flags replace the metadata of their name. */
+static void override(wish_list *list, const string_list *flags, const char *flag) {
+    if (flags->n) list->n = 0;
+    for (uint32_t i = 0; i < flags->n; i++) {
+        struct wish w = {flags->at[i], flag, false};
+        vec_push(list, w);
+    }
+}
+
+static void free_specs(struct builder *b) {
+    for (uint32_t i = 0; i < b->specs.n; i++) {
+        vec_free(&b->specs.at[i].loss);
+        vec_free(&b->specs.at[i].trainable);
+        vec_free(&b->specs.at[i].frozen);
+        vec_free(&b->specs.at[i].assume);
+    }
+    vec_free(&b->specs);
+}
+
+static bool read_wishes(struct builder *b) {
+    const struct options *o = b->o;
+    if (!read_metadata(b)) return false;
+    override(&b->loss, &o->loss, "--loss");
+    override(&b->trainable, &o->trainable, "--trainable");
+    override(&b->frozen, &o->frozen, "--frozen");
+    override(&b->assume, &o->assume, "--assume");
+    override(&b->uniform, &o->uniform, "--uniform");
+    for (uint32_t i = 0; i < b->uniform.n; i++) vec_push(&b->p->uniform, b->uniform.at[i].text);
+    /* Steps have losses of their own, so --loss replaces the metadata's steps as well. */
+    if (o->step.n || o->loss.n) free_specs(b);
+    bool ok = true;
+    for (uint32_t i = 0; i < o->step.n; i++) ok &= steps_add_flag(b, o->step.at[i]);
+    return ok;
+}
+
+static void judge(struct builder *b) {
+    struct program *p = b->p;
+    uint32_t parameters = 0;
+    for (uint32_t i = 0; i < p->params.n; i++)
+        parameters += p->params.at[i].kind == PARAM_PARAMETER;
+    if (!parameters) {
+        p->incomplete_because = "the model has no parameters";
+    } else if (b->unaccounted) {
+        p->incomplete_because =
+            arena_printf(&p->arena, "%s and the model do not agree about %u parameter%s",
+                         b->o->params, b->unaccounted, b->unaccounted == 1 ? "" : "s");
+    } else if (!b->declared && !b->said_complete && !b->o->params) {
+        p->incomplete_because =
+            "an exporter drops parameters that nothing uses, so the model cannot "
+            "show that it has them all; --params tells what the module has";
+    }
+    p->complete = !p->incomplete_because;
+    p->evidence = p->observed                       ? EVIDENCE_OBSERVED
+                  : p->complete && !b->said_unknown ? EVIDENCE_PROVED
+                                                    : EVIDENCE_UNKNOWN;
+}
+
+static void builder_free(struct builder *b) {
+    for (uint32_t i = 0; i < b->candidates.n; i++) {
+        vec_free(&b->candidates.at[i].param.tied);
+        vec_free(&b->candidates.at[i].param.aliases);
+    }
+    vec_free(&b->candidates);
+    vec_free(&b->nodes);
+    vec_free(&b->loss);
+    vec_free(&b->trainable);
+    vec_free(&b->frozen);
+    vec_free(&b->assume);
+    vec_free(&b->uniform);
+    free_specs(b);
+    arena_free(&b->scratch);
+}
+
+bool program_build(struct program *p, struct ir_module *m, struct op_table *ops,
+                   const struct options *o, struct diags *d) {
+    *p = (struct program){.m = m, .ops = ops};
+    struct builder b = {.p = p, .m = m, .o = o, .d = d};
+    names_build(&b);
+    bool ok = read_wishes(&b) && names_alias(&b) && params_build(&b) && steps_build(&b);
+    if (ok) judge(&b);
+    builder_free(&b);
+    return ok;
+}
+
+void program_free(struct program *p) {
+    for (uint32_t i = 0; i < p->params.n; i++) {
+        vec_free(&p->params.at[i].tied);
+        vec_free(&p->params.at[i].aliases);
+    }
+    for (uint32_t i = 0; i < p->steps.n; i++) {
+        vec_free(&p->steps.at[i].losses);
+        vec_free(&p->steps.at[i].assume);
+    }
+    vec_free(&p->params);
+    vec_free(&p->steps);
+    vec_free(&p->uniform);
+    arena_free(&p->arena);
+    *p = (struct program){0};
+}
