@@ -109,8 +109,7 @@ enum plan_policy { PLAN_EXACT, PLAN_DDP, PLAN_SINGLE, PLAN_N_POLICIES };
 enum plan_order { PLAN_READY, PLAN_REGISTRATION, PLAN_DDP_FLAG, PLAN_N_ORDERS };
 enum plan_average { PLAN_WORLD, PLAN_PRESENT, PLAN_UNSCALED, PLAN_N_AVERAGES };
 enum plan_guards { PLAN_DISCOVERED, PLAN_REPORTED, PLAN_N_GUARDS };
-/* Segments are in PLAN_GRADIENT; PLAN_CONTROL is each step's first, PLAN_PRESENCE the last of some.
- */
+/* PLAN_CONTROL: each step's first. PLAN_GRADIENT: has segments. PLAN_PRESENCE: the last of some. */
 enum plan_bucket_kind { PLAN_CONTROL, PLAN_GRADIENT, PLAN_PRESENCE, PLAN_N_BUCKET_KINDS };
 
 /* The control bucket is float32 pairs, pair k at floats [2k, 2k+1], and pair k says one bit x as
@@ -127,10 +126,9 @@ enum { PLAN_PRESENCE_ERROR = 0, PLAN_PRESENCE_FIRST = 1 };
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/*  0      8       10      12           16        24        28      32        48       64        80
- *  | magic | major | minor | n_sections | file    | proto-  | zero  | content | semantic | zero   |
- *  |       | u16   | u16   | u32        | bytes   | col u32 | u32   | hash    | hash     | 16 B  |
- */
+/* 0       8       10      12           16      24       28     32        48         64     80
+ * | magic | major | minor | n_sections | file  | proto- | zero | content | semantic | zero |
+ * |       | u16   | u16   | u32        | bytes | col    | u32  | hash    | hash     | 16 B | */
 struct plan_header {
     uint8_t magic[8];
     uint16_t major, minor;
@@ -344,7 +342,8 @@ struct plan {
 
 /* Copy the file into private memory (a mapped one could change under us), then check everything in
  * one linear pass. NULL with *error filled on failure (error may be NULL). A hostile file can
- * neither crash them, nor make them take more than linear time, nor more memory than its size. */
+ * neither crash them, nor make them take more than linear time, nor more memory than its size and a
+ * tenth. */
 struct plan *plan_open_file(const char *path, struct plan_error *error);
 struct plan *plan_from_memory(const void *bytes, size_t size, struct plan_error *error);
 void plan_close(struct plan *p); /* NULL is fine */
@@ -373,6 +372,9 @@ bool plan_guard_holds(const struct plan *p, uint32_t guard, const uint8_t *value
 void plan_semantic_hash(const struct plan *p, uint8_t out[16]);
 void plan_content_hash(const void *bytes, size_t size, uint8_t out[16]);
 
+/* NAMES' hash: XXH3_64. */
+uint64_t plan_name_hash(const char *name, size_t length);
+
 const char *plan_dtype_name(uint32_t dtype); /* NULL if there is none */
 uint32_t plan_dtype_bits(uint32_t dtype);    /* 0 if there is none */
 bool plan_dtype_has_gradient(uint32_t dtype);
@@ -387,6 +389,10 @@ const char *plan_bucket_kind_name(uint32_t kind);
 
 static inline uint64_t plan_align(uint64_t bytes, uint64_t to) {
     return (bytes + to - 1) & ~(to - 1);
+}
+/* What a gradient of so many bytes takes in its bucket; never 0, so that no two share an offset. */
+static inline uint64_t plan_segment_bytes(uint64_t bytes) {
+    return plan_align(bytes ? bytes : 1, PLAN_SEGMENT_ALIGN);
 }
 static inline uint64_t plan_control_bytes(uint32_t n_uniform_guards) {
     return plan_align(8 * ((uint64_t)PLAN_PAIR_GUARDS + n_uniform_guards), PLAN_SEGMENT_ALIGN);
