@@ -93,8 +93,8 @@ enum {
     X(FLOAT8E5M2FNUZ, "float8_e5m2fnuz", 20, 8, true)                                              \
     X(UINT4, "uint4", 21, 4, false)                                                                \
     X(INT4, "int4", 22, 4, false)                                                                  \
-    X(FLOAT4E2M1, "float4e2m1", 23, 4, true)                                                       \
-    X(FLOAT8E8M0, "float8e8m0", 24, 8, true)                                                       \
+    X(FLOAT4E2M1, "float4_e2m1", 23, 4, true)                                                      \
+    X(FLOAT8E8M0, "float8_e8m0", 24, 8, true)                                                      \
     X(UINT2, "uint2", 25, 2, false)                                                                \
     X(INT2, "int2", 26, 2, false)
 
