@@ -5,6 +5,7 @@
  * assertion. */
 #define _POSIX_C_SOURCE 200809L
 #include "pipeline.h"
+#include "from_list.h"
 #include <assert.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +13,6 @@
 static bool run_read(struct compilation *c) {
     const char *why;
     if (!source_open(&c->source, c->path, &why)) {
-        c->source_unreadable = true;
         struct diag *d =
             diag_plain(&c->diags, DIAG_CANNOT_READ, c->path, "cannot read the model: %s", why);
         diag_set_help(&c->diags, d,
@@ -101,22 +101,53 @@ static const struct {
 
 const char *pipeline_pass_name(enum pipeline_pass p) { return passes[p].name; }
 
+/* With --from-list the list takes the place of every pass before the schedule. */
+static bool run_list(struct compilation *c) {
+    struct reach reach;
+    struct ready_times ready;
+    if (!from_list_read(&c->program, &c->module, c->options, &c->branches, &reach, &ready,
+                        &c->diags))
+        return false;
+    c->reach = arena_new(&c->program.arena, struct reach, 1);
+    c->ready = arena_new(&c->program.arena, struct ready_times, 1);
+    c->sched = arena_new(&c->program.arena, struct sched, 1);
+    *c->reach = reach;
+    *c->ready = ready;
+    return true;
+}
+
 static double now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+static bool run_pass(struct compilation *c, enum pipeline_pass p,
+                     bool (*run)(struct compilation *)) {
+    double start = now_ms();
+    bool ok = run(c);
+    c->pass_ms[p] = now_ms() - start;
+    if (ok && c->after) c->after(c, p, c->after_context);
+    return ok;
+}
+
+static bool run_passes(struct compilation *c, enum pipeline_pass last) {
+    enum pipeline_pass p = 0;
+    if (c->options->from_list) {
+        if (!run_pass(c, PIPELINE_order, run_list)) return false;
+        p = PIPELINE_schedule;
+    }
+    for (; p <= last; p++)
+        if (!run_pass(c, p, passes[p].run)) return false;
+    return true;
+}
+
 bool pipeline_run(struct compilation *c, const char *path, enum pipeline_pass last) {
     c->path = path;
-    for (enum pipeline_pass p = 0; p <= last; p++) {
-        double start = now_ms();
-        bool ok = passes[p].run(c);
-        c->pass_ms[p] = now_ms() - start;
-        if (!ok) return false;
-        if (c->after) c->after(c, p, c->after_context);
-    }
-    return true;
+    if (run_passes(c, last)) return true;
+    for (uint32_t i = 0; i < c->diags.all.n; i++)
+        if (c->diags.all.at[i]->code == DIAG_CANNOT_READ) c->source_unreadable = true;
+    return false;
 }
 
 void pipeline_init(struct compilation *c, const struct options *options) {

@@ -42,7 +42,7 @@ struct compilation {
     struct sched *sched;
 
     double pass_ms[PIPELINE_N_PASSES];
-    bool source_unreadable; /* the file could not be read: usage or I/O, not a rejected model */
+    bool source_unreadable; /* a file could not be read: usage or I/O, not a rejected model */
 
     /* Called after each pass, for --print-after; may be NULL. */
     void (*after)(struct compilation *c, enum pipeline_pass pass, void *context);

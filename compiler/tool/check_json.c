@@ -1,0 +1,139 @@
+/* `ddpc check --format=json`, format_version 1.0.
+ *
+ * Names come from somebody else's file, and JSON must be valid UTF-8: every name passes tool_utf8,
+ * which replaces what is not. Keys stand in the order of the documentation. */
+#include "check.h"
+#include <jansson.h>
+
+static json_t *text(struct tool *t, const char *s) { return json_string(tool_utf8(&t->arena, s)); }
+
+static json_t *params_names(struct tool *t, const struct compilation *c, const uint32_t *at,
+                            uint32_t n) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        json_array_append_new(list, json_string(check_param_name(t, c, at[i])));
+    return list;
+}
+
+static json_t *shape(const struct ir_module *m, ir_type type) {
+    json_t *list = json_array();
+    const struct ir_type_info *info = &m->type.at[type];
+    for (int32_t i = 0; i < info->rank; i++)
+        json_array_append_new(list, json_integer(m->dim.at[info->dims + (uint32_t)i].size));
+    return list;
+}
+
+static json_t *guard(struct tool *t, const struct compilation *c, const struct gradient *g) {
+    if (!g->guard) return json_null();
+    json_t *names = json_array();
+    bdd_support support = {0};
+    bdd_support_of(c->branches.bdd, g->may, &support);
+    for (uint32_t i = 0; i < support.n; i++)
+        json_array_append_new(names, text(t, c->branches.all.at[support.at[i]].name));
+    vec_free(&support);
+    return json_pack("{s:o, s:b, s:o}", "text", text(t, g->guard), "exact", (int)g->exact,
+                     "branches", names);
+}
+
+static json_t *location(struct compilation *c, ir_loc loc) {
+    if (loc == IR_NO_LOC) return json_null();
+    uint32_t line, column;
+    source_position(&c->source, loc, &line, &column);
+    return json_pack("{s:i, s:i}", "line", (int)line, "column", (int)column);
+}
+
+static json_t *parameter(struct tool *t, struct compilation *c, const struct gradient *g,
+                         uint32_t i) {
+    const struct param *p = &c->program.params.at[i];
+    bool buffer = p->kind == PARAM_BUFFER;
+    json_t *o = json_object();
+    json_object_set_new(o, "name", json_string(check_param_name(t, c, i)));
+    json_object_set_new(o, "kind", json_string(buffer ? "buffer" : "parameter"));
+    json_object_set_new(o, "dtype", json_string(ir_dtype_array(p->dtype)));
+    json_object_set_new(o, "shape", shape(&c->module, p->type));
+    json_object_set_new(o, "elements", json_integer(p->elements));
+    json_object_set_new(o, "class", json_string(grad_class_name(buffer ? GRAD_NEVER : g->class)));
+    json_object_set_new(o, "contributions", json_integer(g->contributions));
+    json_object_set_new(o, "guard", guard(t, c, g));
+    json_object_set_new(o, "reason", text(t, g->reason));
+    json_object_set_new(o, "location", location(c, g->loc));
+    return o;
+}
+
+static json_t *ddp(struct tool *t, const struct compilation *c, const struct advice *a) {
+    json_t *ignore = json_array();
+    for (uint32_t i = 0; i < a->freeze.n; i++) {
+        string_list names = {0};
+        advice_ignore_names(&c->program, a->freeze.at[i], &t->arena, &names);
+        for (uint32_t k = 0; k < names.n; k++) json_array_append_new(ignore, text(t, names.at[k]));
+        vec_free(&names);
+    }
+    return json_pack("{s:s, s:b, s:o, s:o}", "verdict", verdict_name(a->verdict), "static_graph",
+                     (int)a->static_graph, "freeze", params_names(t, c, a->freeze.at, a->freeze.n),
+                     "parameters_to_ignore", ignore);
+}
+
+static json_t *step(struct tool *t, struct compilation *c, const struct advices *a, uint32_t s) {
+    const struct step *at = &c->program.steps.at[s];
+    json_t *losses = json_array(), *params = json_array();
+    for (uint32_t i = 0; i < at->losses.n; i++)
+        json_array_append_new(losses, text(t, ir_value_name(&c->module, at->losses.at[i])));
+    for (uint32_t i = 0; i < c->program.params.n; i++)
+        json_array_append_new(params, parameter(t, c, &c->reach[s].gradient[i], i));
+    json_t *o = json_object();
+    json_object_set_new(o, "name", text(t, ir_text(&c->module, at->name)));
+    json_object_set_new(o, "losses", losses);
+    json_object_set_new(o, "parameters", params);
+    json_object_set_new(o, "ddp", ddp(t, c, &a->step[s]));
+    return o;
+}
+
+static json_t *branches(struct tool *t, const struct compilation *c) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < c->branches.all.n; i++) {
+        const struct branch *b = &c->branches.all.at[i];
+        json_array_append_new(
+            list, json_pack("{s:o, s:b}", "name", text(t, b->name), "uniform", (int)b->uniform));
+    }
+    return list;
+}
+
+/* Operators that were accepted only because the user vouches for them, each once. */
+static json_t *unknown_operators(struct tool *t, const struct compilation *c) {
+    const struct ir_module *m = &c->module;
+    json_t *list = json_array();
+    VEC(uint32_t) seen = {0};
+    for (ir_node n = 1; n < m->node.n; n++) {
+        uint32_t def = m->node.at[n].def, k = 0;
+        if (!def || !(op_get(&c->ops, def)->flags & OP_ASSUMED)) continue;
+        while (k < seen.n && seen.at[k] != def) k++;
+        if (k < seen.n) continue;
+        vec_push(&seen, def);
+        const struct op_def *op = op_get(&c->ops, def);
+        json_array_append_new(
+            list, text(t, *op->domain ? arena_printf(&t->arena, "%s.%s", op->domain, op->name)
+                                      : op->name));
+    }
+    vec_free(&seen);
+    return list;
+}
+
+void check_json(struct tool *t, struct compilation *c, const struct advices *a, FILE *out) {
+    json_t *steps = json_array();
+    for (uint32_t s = 0; s < c->program.steps.n; s++)
+        json_array_append_new(steps, step(t, c, a, s));
+    json_t *root = json_object();
+    const char *model = t->options.from_list ? t->options.from_list : c->source.name;
+    json_object_set_new(root, "format_version", json_string("1.0"));
+    json_object_set_new(root, "model", text(t, model));
+    json_object_set_new(root, "static", json_boolean(!a->all.count[GRAD_CONDITIONAL]));
+    json_object_set_new(root, "verdict", json_string(verdict_name(a->all.verdict)));
+    json_object_set_new(root, "complete", json_boolean(c->program.complete));
+    json_object_set_new(root, "evidence", json_string(check_evidence_name(c->program.evidence)));
+    json_object_set_new(root, "steps", steps);
+    json_object_set_new(root, "branches", branches(t, c));
+    json_object_set_new(root, "unknown_operators", unknown_operators(t, c));
+    json_dumpf(root, out, JSON_INDENT(1));
+    fputc('\n', out);
+    json_decref(root);
+}
