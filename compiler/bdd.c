@@ -81,6 +81,13 @@ void bdd_free(struct bdd_manager *m) {
 
 uint32_t bdd_node_count(const struct bdd_manager *m) { return m->node.n; }
 
+uint32_t bdd_top(const struct bdd_manager *m, bdd a, bdd *low, bdd *high) {
+    const struct node *n = &m->node.at[a];
+    *low = n->low;
+    *high = n->high;
+    return n->variable;
+}
+
 static void *zeroed(uint32_t n, size_t size) {
     void *p = vec_grow_(NULL, 0, n, &(uint32_t){0}, size);
     return memset(p, 0, n * size);
