@@ -6,7 +6,7 @@
 #include "program.h"
 #include "reach.h"
 
-/* c(S) = min over pieces of (alpha_us + S / bandwidth), for S > 0. */
+/* c(S) = min over pieces of (alpha_us + S / bandwidth). */
 struct cost_piece {
     double alpha_us, us_per_byte;
 };
@@ -18,7 +18,14 @@ struct topology {
 };
 /* A preset's name or a file of `key = value` lines. False after reporting. */
 bool topology_read(struct topology *t, const char *name_or_file, struct diags *d);
-double topology_cost_us(const struct topology *t, uint64_t bytes);
+static inline double topology_cost_us(const struct topology *t, uint64_t bytes) {
+    double best = t->piece[0].alpha_us + t->piece[0].us_per_byte * (double)bytes;
+    for (uint32_t p = 1; p < t->n_pieces; p++) {
+        double us = t->piece[p].alpha_us + t->piece[p].us_per_byte * (double)bytes;
+        if (us < best) best = us;
+    }
+    return best;
+}
 
 struct device {
     char name[64];

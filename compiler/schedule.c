@@ -37,15 +37,6 @@ struct problem {
     uint64_t cap; /* UINT64_MAX: none */
 };
 
-static double cost_us(const struct topology *t, uint64_t bytes) {
-    double best = t->piece[0].alpha_us + t->piece[0].us_per_byte * (double)bytes;
-    for (uint32_t p = 1; p < t->n_pieces; p++) {
-        double us = t->piece[p].alpha_us + t->piece[p].us_per_byte * (double)bytes;
-        if (us < best) best = us;
-    }
-    return best;
-}
-
 static double later(double a, double b) { return a > b ? a : b; }
 
 /* ---- the optimum -------------------------------------------------------------------------------
@@ -78,11 +69,11 @@ static void forward(const struct problem *q, const double *prev, double *next,
         double r = q->ready[j - 1], best = INFINITY;
         while (k + 1 < j && prev[k + 1] <= r) k++;
         while (left + 1 < j && sum[j] - sum[left] > q->cap) left++;
-        if (k >= left) best = later(prev[k], r) + cost_us(t, sum[j] - sum[k]);
+        if (k >= left) best = later(prev[k], r) + topology_cost_us(t, sum[j] - sum[k]);
         uint32_t from = left > k + 1 ? left : k + 1;
         if (t->n_pieces == 1) {
             if (from < j) {
-                double us = prev[from] + cost_us(t, sum[j] - sum[from]);
+                double us = prev[from] + topology_cost_us(t, sum[j] - sum[from]);
                 if (us < best) best = us;
             }
         } else {
@@ -92,7 +83,7 @@ static void forward(const struct problem *q, const double *prev, double *next,
                 while (w->head < w->tail && w->at[w->head] < from) w->head++;
                 if (w->head == w->tail) continue;
                 uint32_t i = w->at[w->head];
-                double us = prev[i] + cost_us(t, sum[j] - sum[i]);
+                double us = prev[i] + topology_cost_us(t, sum[j] - sum[i]);
                 if (us < best) best = us;
             }
         }
@@ -117,7 +108,7 @@ static uint32_t leftmost(const struct problem *q, const struct state *s, double 
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
         uint64_t bytes = q->sum[s->at] - q->sum[mid];
-        if ((bytes <= q->cap || mid == s->at - 1) && cost_us(q->t, bytes) <= spare)
+        if ((bytes <= q->cap || mid == s->at - 1) && topology_cost_us(q->t, bytes) <= spare)
             high = mid;
         else
             low = mid + 1;
@@ -182,7 +173,7 @@ static void layer_before(const struct problem *q, const double *f, double until,
             while (heap[p].n && expire.at[heap[p].at[0].state] > i) heap_pop(&heap[p]);
             if (!heap[p].n) continue;
             const struct state *s = &all->at[first + heap[p].at[0].state];
-            double us = s->work + cost_us(t, q->sum[s->at] - q->sum[i]);
+            double us = s->work + topology_cost_us(t, q->sum[s->at] - q->sum[i]);
             if (us < work) work = us;
         }
         if (f[i] + work <= until) vec_push(all, ((struct state){i, work}));
@@ -239,7 +230,7 @@ static uint32_t fewest(const struct problem *q, const double *f, double optimum,
             if (at <= from) continue;
             uint64_t bytes = q->sum[at] - q->sum[from];
             if (bytes > q->cap && at != from + 1) break;
-            double us = later(now, q->ready[at - 1]) + cost_us(q->t, bytes);
+            double us = later(now, q->ready[at - 1]) + topology_cost_us(q->t, bytes);
             if (us + all.at[s].work >= over) continue;
             over = us + all.at[s].work;
             end = us;
