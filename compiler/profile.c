@@ -17,9 +17,13 @@
 
 struct profile {
     struct strtab names;
-    /* By kind and the name's handle: index into us + 1, or 0. */
+    /* By kind and the name's handle: index into all + 1, or 0. */
     VEC(uint32_t) entry[2];
-    VEC(double) us;
+    VEC(struct {
+        str name;
+        double us;
+    })
+    all;
 };
 
 static void add(struct profile *f, enum profile_kind kind, const char *name, size_t length,
@@ -28,12 +32,12 @@ static void add(struct profile *f, enum profile_kind kind, const char *name, siz
     for (int k = 0; k < 2; k++)
         while (f->entry[k].n <= handle) vec_push(&f->entry[k], 0);
     uint32_t *entry = &f->entry[kind].at[handle];
-    if (*entry) {
-        f->us.at[*entry - 1] = us;
-        return;
+    if (!*entry) {
+        vec_reserve(&f->all, 1);
+        *entry = ++f->all.n;
+        f->all.at[*entry - 1].name = handle;
     }
-    vec_push(&f->us, us);
-    *entry = f->us.n;
+    f->all.at[*entry - 1].us = us;
 }
 
 /* NULL, or what is wrong with the line. */
@@ -80,7 +84,7 @@ void profile_free(struct profile *f) {
     strtab_free(&f->names);
     vec_free(&f->entry[0]);
     vec_free(&f->entry[1]);
-    vec_free(&f->us);
+    vec_free(&f->all);
     free(f);
 }
 
@@ -89,8 +93,12 @@ uint32_t profile_find(const struct profile *f, enum profile_kind kind, const cha
     str handle;
     if (!strtab_find(&f->names, name, len, &handle) || handle >= f->entry[kind].n) return 0;
     uint32_t entry = f->entry[kind].at[handle];
-    if (entry) *us = f->us.at[entry - 1];
+    if (entry) *us = f->all.at[entry - 1].us;
     return entry;
 }
 
-uint32_t profile_size(const struct profile *f) { return f->us.n; }
+uint32_t profile_size(const struct profile *f) { return f->all.n; }
+
+const char *profile_name(const struct profile *f, uint32_t entry) {
+    return strtab_text(&f->names, f->all.at[entry].name);
+}

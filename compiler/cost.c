@@ -1,0 +1,240 @@
+/* What the backward of a node takes on a device, estimated from shapes.
+ *
+ * A node's backward is one kernel or a few: the gradient of each input that wants one. A kernel takes
+ * the largest of its arithmetic (FLOPs over the reached part of the peak), its traffic (bytes over the
+ * reached part of the memory's rate) and the launch floor: the roofline model. Products and
+ * convolutions cost per wanted input what the forward costs, so twice the forward if both are wanted;
+ * attention 2.5 times the forward, as the usual kernels recompute the scores; normalizations two
+ * passes; element-wise operators about three activations. A gathered table gets a dense gradient: all
+ * of it is written, however few rows were read. Reshapes and the like are views and free. Operators
+ * without a formula are taken for element-wise. Where a count of elements is unknown, the node costs
+ * the floor and the caller is told. */
+#include "schedule.h"
+#include <string.h>
+
+struct work {
+    const struct ir_module *m;
+    const struct device *dev;
+    const bool *needs; /* by value; NULL: all */
+    ir_node node;
+    double us;
+    bool unknown; /* a size was missing */
+};
+
+static bool wanted(const struct work *w, ir_value v) { return v && (!w->needs || w->needs[v]); }
+
+static double elements(struct work *w, ir_value v) {
+    if (v == 0) return 0;
+    int64_t n = ir_type_elements(w->m, w->m->value.at[v].type);
+    if (n < 0) w->unknown = true;
+    return (double)n;
+}
+
+static double bytes(struct work *w, ir_value v) {
+    enum ir_dtype t = ir_type_dtype(w->m, w->m->value.at[v].type);
+    return elements(w, v) * (double)ir_dtype_bits(t) / 8;
+}
+
+/* The dimension `at` (from the end if negative); unknown, or of too low a rank: 1, and w is told. */
+static double dim(struct work *w, ir_value v, int32_t at) {
+    const struct ir_type_info *t = &w->m->type.at[w->m->value.at[v].type];
+    if (at < 0) at += t->rank;
+    if (t->kind == IR_TYPE_TENSOR && at >= 0 && at < t->rank) {
+        int64_t size = w->m->dim.at[t->dims + (uint32_t)at].size;
+        if (w->m->dim.at[t->dims + (uint32_t)at].symbol == 0 && size > 0) return (double)size;
+    }
+    w->unknown = true;
+    return 1;
+}
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static void kernel(struct work *w, double flops, double efficiency, double traffic) {
+    double compute = flops / (efficiency * w->dev->flops_per_us);
+    double memory = traffic / (w->dev->memory * w->dev->bytes_per_us);
+    w->us += larger(larger(compute, memory), w->dev->floor_us);
+}
+
+static ir_value input(const struct work *w, uint32_t i) { return ir_input(w->m, w->node, i); }
+static ir_value output(const struct work *w, uint32_t i) { return ir_outputs(w->m, w->node)[i]; }
+
+/* The traffic of a kernel that reads or writes all inputs and outputs once. */
+static double all_bytes(struct work *w) {
+    const struct ir_node_info *n = &w->m->node.at[w->node];
+    double sum = 0;
+    for (uint32_t i = 0; i < n->n_outputs; i++)
+        if (output(w, i)) sum += bytes(w, output(w, i));
+    for (uint32_t i = 0; i < n->n_inputs; i++)
+        if (input(w, i)) sum += bytes(w, input(w, i));
+    return sum;
+}
+
+/* One kernel of `flops` for each wanted one of the first two inputs, and a reduction for the third. */
+static void product(struct work *w, double flops, double efficiency) {
+    for (uint32_t i = 0; i < 2; i++)
+        if (wanted(w, input(w, i))) kernel(w, flops, efficiency, all_bytes(w));
+    if (wanted(w, input(w, 2)))
+        kernel(w, 0, 1, bytes(w, output(w, 0)) + bytes(w, input(w, 2)));
+}
+
+static void free_view(struct work *w) { (void)w; }
+
+static void elementwise(struct work *w) {
+    const struct ir_node_info *n = &w->m->node.at[w->node];
+    double traffic = 0;
+    for (uint32_t i = 0; i < n->n_outputs; i++)
+        if (output(w, i)) traffic += bytes(w, output(w, i));
+    for (uint32_t i = 0; i < n->n_inputs; i++)
+        if (wanted(w, input(w, i))) traffic += 2 * bytes(w, input(w, i));
+    kernel(w, 0, 1, traffic);
+}
+
+static void matmul(struct work *w) {
+    product(w, 2 * elements(w, output(w, 0)) * dim(w, input(w, 0), -1), w->dev->matmul);
+}
+
+static void gemm(struct work *w) {
+    bool trans = ir_attr_int(w->m, w->node, "transA", 0) != 0;
+    product(w, 2 * elements(w, output(w, 0)) * dim(w, input(w, 0), trans ? 0 : 1), w->dev->matmul);
+}
+
+/* Weights are [Cout, Cin/groups, filter...]: each output element takes |W| / Cout products. */
+static void conv(struct work *w) {
+    double per_output = elements(w, input(w, 1)) / dim(w, input(w, 1), 0);
+    product(w, 2 * elements(w, output(w, 0)) * per_output, w->dev->convolution);
+}
+
+/* Weights are [Cin, Cout/groups, filter...]: each input element takes part in |W| / Cin products. */
+static void conv_transpose(struct work *w) {
+    double per_input = elements(w, input(w, 1)) / dim(w, input(w, 1), 0);
+    product(w, 2 * elements(w, input(w, 0)) * per_input, w->dev->convolution);
+}
+
+/* Queries and keys are [batch, heads, length, size] or [batch, length, heads x size]. */
+static void attention(struct work *w) {
+    ir_value k = input(w, 1);
+    double keys = dim(w, k, w->m->type.at[w->m->value.at[k].type].rank == 3 ? 1 : 2);
+    double forward = 2 * keys * (elements(w, input(w, 0)) + elements(w, output(w, 0)));
+    if (ir_attr_int(w->m, w->node, "is_causal", 0)) forward /= 2;
+    kernel(w, 2.5 * forward, w->dev->attention, 2 * all_bytes(w));
+}
+
+/* A pass that reads dY and X for the sums, and one that reads them again and writes dX. */
+static void normalization(struct work *w) {
+    double x = bytes(w, input(w, 0));
+    kernel(w, 0, 1, 2 * x);
+    kernel(w, 0, 1, 3 * x);
+}
+
+static void gather(struct work *w) {
+    kernel(w, 0, 1, bytes(w, input(w, 0)) + bytes(w, output(w, 0)));
+}
+
+/* X is [length, batch, inputs], W and R the weights of all gates: twice the forward's products, and a
+ * kernel per time step at least. */
+static void recurrent(struct work *w) {
+    ir_value x = input(w, 0);
+    bool batch_first = ir_attr_int(w->m, w->node, "layout", 0) != 0;
+    double rows = elements(w, x) / dim(w, x, 2), length = dim(w, x, batch_first ? 1 : 0);
+    double weights = elements(w, input(w, 1)) + elements(w, input(w, 2));
+    kernel(w, 4 * rows * weights, w->dev->matmul, 2 * all_bytes(w));
+    w->us = larger(w->us, length * w->dev->floor_us);
+}
+
+/* The product of the sizes of all letters, for each wanted operand. */
+static void einsum(struct work *w) {
+    ir_attr a = ir_attr_find(w->m, w->node, "equation");
+    if (!a || w->m->attr.at[a].kind != IR_ATTR_STRING) {
+        elementwise(w);
+        return;
+    }
+    const char *c = ir_text(w->m, w->m->attr_value.at[w->m->attr.at[a].values].s);
+    double size = 1;
+    uint64_t seen = 0;
+    int32_t at = 0;
+    uint32_t operand = 0;
+    for (; *c && *c != '-'; c++) {
+        if (*c == ' ') continue;
+        if (*c == '.') { /* an ellipsis: which dimensions it stands for is not worked out */
+            elementwise(w);
+            return;
+        }
+        if (*c == ',') {
+            operand++;
+            at = 0;
+            continue;
+        }
+        uint64_t bit = UINT64_C(1) << (*c & 63);
+        if (!(seen & bit)) size *= dim(w, input(w, operand), at);
+        seen |= bit;
+        at++;
+    }
+    for (uint32_t i = 0; i < w->m->node.at[w->node].n_inputs; i++)
+        if (wanted(w, input(w, i))) kernel(w, 2 * size, w->dev->matmul, all_bytes(w));
+}
+
+static const struct formula {
+    const char *op;
+    uint32_t inputs; /* that it looks at; 0 for views */
+    void (*run)(struct work *w);
+} formulas[] = {
+    /* Ascending by name. */
+    {"Attention", 3, attention},
+    {"BatchNormalization", 1, normalization},
+    {"Conv", 2, conv},
+    {"ConvTranspose", 2, conv_transpose},
+    {"Einsum", 1, einsum},
+    {"Flatten", 0, free_view},
+    {"GRU", 3, recurrent},
+    {"Gather", 2, gather},
+    {"GatherElements", 2, gather},
+    {"GatherND", 2, gather},
+    {"Gemm", 2, gemm},
+    {"GroupNormalization", 1, normalization},
+    {"Identity", 0, free_view},
+    {"If", 0, free_view},
+    {"InstanceNormalization", 1, normalization},
+    {"LSTM", 3, recurrent},
+    {"LayerNormalization", 1, normalization},
+    {"Loop", 0, free_view},
+    {"MatMul", 2, matmul},
+    {"RMSNormalization", 1, normalization},
+    {"RNN", 3, recurrent},
+    {"Reshape", 0, free_view},
+    {"Scan", 0, free_view},
+    {"SequenceMap", 0, free_view},
+    {"Squeeze", 0, free_view},
+    {"Unsqueeze", 0, free_view},
+};
+
+static const struct formula *formula_of(const char *op) {
+    uint32_t low = 0, high = sizeof formulas / sizeof *formulas;
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+        int order = strcmp(op, formulas[mid].op);
+        if (order == 0) return &formulas[mid];
+        if (order < 0)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return NULL;
+}
+
+double cost_backward_us(const struct program *p, const struct device *dev, ir_node n,
+                        const bool *needs, bool *unknown) {
+    const struct ir_module *m = p->m;
+    const struct ir_node_info *node = &m->node.at[n];
+    struct work w = {.m = m, .dev = dev, .needs = needs, .node = n};
+    const char *domain = ir_text(m, node->domain);
+    const struct formula *f = NULL;
+    if (!*domain || strcmp(domain, "ai.onnx") == 0) f = formula_of(ir_text(m, node->op));
+    bool complete = f && (f->inputs == 0 || output(&w, 0));
+    for (uint32_t i = 0; complete && i < f->inputs; i++) complete = input(&w, i) != 0;
+    if (complete)
+        f->run(&w);
+    else
+        elementwise(&w);
+    *unknown = w.unknown;
+    return w.unknown ? dev->floor_us : w.us;
+}

@@ -1,0 +1,320 @@
+/* The ready order: when the backward pass has each gradient.
+ *
+ * The backward pass runs the nodes in reverse order of execution, each for as long as cost.c or a
+ * profile says, and skips those that no gradient passes. A parameter used in several places sums its
+ * contributions, so its gradient is ready when the backward of its *earliest* flowing use ends, which
+ * is the latest in the backward pass: a tied embedding is ready last. A use through a detach does not
+ * flow and does not count.
+ *
+ * An `If` costs its larger branch; the parameters of either branch count from its start. A `Loop`
+ * costs its trips times its body, and a parameter of the body is complete in the backward of the first
+ * iteration, the last one that runs. Trips are a literal, else a `--dim` of the trip count's name,
+ * else 1; the length of a scan is its axis.
+ *
+ * Three linear walks over all graphs: forwards for which values want a gradient at all (autograd does
+ * not run the backward of what no parameter precedes), then bodies before their nodes for durations,
+ * then the times themselves. */
+#include "keyfile.h"
+#include "schedule.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct walk {
+    const struct program *p;
+    const struct ir_module *m;
+    const struct reach *r;
+    const struct device *dev;
+    const struct profile *profile;
+    const struct options *o;
+    uint32_t step;
+    bool *needs;      /* by value: a trainable parameter precedes it */
+    double *node_us;  /* by node */
+    double *graph_us; /* by graph: one execution */
+    double *ready;    /* by parameter */
+    bool *matched;    /* by entry of the profile */
+    struct ready_times *out;
+};
+
+/* The bodies of a node, one after the other: while ((g = next_body(m, n, &at))). */
+static ir_graph next_body(const struct ir_module *m, ir_node n, uint32_t *at) {
+    const struct ir_node_info *node = &m->node.at[n];
+    while (*at < node->n_attrs) {
+        const struct ir_attr_info *a = &m->attr.at[node->attrs + (*at)++];
+        if (a->kind == IR_ATTR_GRAPH && a->n_values) return m->attr_value.at[a->values].g;
+    }
+    return 0;
+}
+
+static bool is_op(const struct ir_module *m, ir_node n, const char *op) {
+    return strcmp(ir_text(m, m->node.at[n].op), op) == 0;
+}
+
+/* ---- what wants a gradient --------------------------------------------------------------------- */
+
+static void needs_of(struct walk *w, ir_graph g);
+
+static void needs_of_node(struct walk *w, ir_node n) {
+    const struct ir_module *m = w->m;
+    const struct ir_node_info *node = &m->node.at[n];
+    const struct op_def *def = op_get(w->p->ops, node->def);
+    bool any = false, bodies = false;
+    uint32_t at = 0;
+    for (ir_graph g; (g = next_body(m, n, &at));) {
+        /* What a body gets may want a gradient if anything given to the node does; a loop may carry a
+         * body's parameter round, which counts as well. */
+        const struct ir_graph_info *body = &m->graph.at[g];
+        bool carries = is_op(m, n, "Loop") || is_op(m, n, "Scan");
+        for (uint32_t i = 0; i < node->n_inputs && !carries; i++)
+            carries = w->needs[ir_inputs(m, n)[i]];
+        for (uint32_t i = 0; i < body->n_inputs; i++) {
+            ir_value v = m->decl.at[body->inputs + i].value;
+            w->needs[v] = carries && ir_type_carries_gradient(m, m->value.at[v].type);
+        }
+        needs_of(w, g);
+        for (uint32_t i = 0; i < body->n_outputs; i++)
+            any |= w->needs[m->decl.at[body->outputs + i].value];
+        bodies = true;
+    }
+    for (uint32_t i = 0; i < node->n_inputs && !any && !bodies; i++)
+        any = w->needs[ir_inputs(m, n)[i]] &&
+              op_input_of(w->p->ops, node->def, i)->rule != OP_STOP;
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        ir_value v = ir_outputs(m, n)[i];
+        if (v) w->needs[v] = any && op_output_carries(def, i) &&
+                             ir_type_carries_gradient(m, m->value.at[v].type);
+    }
+}
+
+static void needs_of(struct walk *w, ir_graph g) {
+    const struct ir_graph_info *graph = &w->m->graph.at[g];
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        needs_of_node(w, w->m->node_list.at[graph->nodes + i]);
+}
+
+/* ---- how long things take ---------------------------------------------------------------------- */
+
+/* The only integer of an initializer or constant, through Identity. */
+static bool constant_of(const struct ir_module *m, ir_value v, int64_t *out) {
+    const int64_t *ints;
+    while (m->value.at[v].def == IR_DEF_NODE && is_op(m, m->value.at[v].node, "Identity"))
+        v = ir_input(m, m->value.at[v].node, 0);
+    const struct ir_value_info *value = &m->value.at[v];
+    ir_data data = value->data;
+    if (value->def == IR_DEF_NODE && is_op(m, value->node, "Constant")) {
+        ir_attr a = ir_attr_find(m, value->node, "value");
+        *out = ir_attr_int(m, value->node, "value_int", -1);
+        if (*out >= 0) return true;
+        if (!a || m->attr.at[a].kind != IR_ATTR_TENSOR) return false;
+        data = m->attr_value.at[m->attr.at[a].values].tensor.data;
+    } else if (value->def != IR_DEF_INITIALIZER || value->also_input) {
+        return false;
+    }
+    if (!data || ir_data_ints(m, data, &ints) != 1) return false;
+    *out = ints[0];
+    return true;
+}
+
+/* --dim NAME=N */
+static bool dim_of(const struct options *o, const char *name, double *out) {
+    size_t length = strlen(name);
+    for (uint32_t i = 0; i < o->dim.n; i++) {
+        const char *dim = o->dim.at[i];
+        if (strncmp(dim, name, length) == 0 && dim[length] == '=' &&
+            keyfile_number(dim + length + 1, strlen(dim + length + 1), out))
+            return true;
+    }
+    return false;
+}
+
+static double trips_of(const struct walk *w, ir_node n) {
+    const struct ir_module *m = w->m;
+    double trips = 1;
+    if (is_op(m, n, "Loop")) {
+        ir_value count = ir_input(m, n, 0);
+        int64_t literal;
+        if (count && constant_of(m, count, &literal))
+            trips = (double)literal;
+        else if (count)
+            dim_of(w->o, ir_value_name(m, count), &trips);
+    } else if (is_op(m, n, "Scan")) {
+        const struct ir_node_info *node = &m->node.at[n];
+        int64_t scanned = ir_attr_int(m, n, "num_scan_inputs", 0);
+        if (scanned < 1 || scanned > (int64_t)node->n_inputs) return 1;
+        ir_value v = ir_inputs(m, n)[node->n_inputs - (uint32_t)scanned];
+        const struct ir_type_info *t = &m->type.at[m->value.at[v].type];
+        ir_attr axes = ir_attr_find(m, n, "scan_input_axes");
+        int64_t axis = axes && m->attr.at[axes].n_values
+                           ? m->attr_value.at[m->attr.at[axes].values].i
+                           : 0;
+        if (axis < 0) axis += t->rank;
+        if (t->kind == IR_TYPE_TENSOR && axis >= 0 && axis < t->rank)
+            trips = (double)m->dim.at[t->dims + (uint32_t)axis].size;
+    }
+    return trips < 1 ? 1 : trips;
+}
+
+static double duration_of(struct walk *w, ir_graph g);
+
+/* The profile's time for a node: by its name, or that of its first output. */
+static bool measured(struct walk *w, ir_node n, double *us) {
+    const struct ir_module *m = w->m;
+    str name = m->node.at[n].name;
+    if (!name && m->node.at[n].n_outputs) name = m->value.at[ir_outputs(m, n)[0]].name;
+    uint32_t entry = profile_find(w->profile, PROFILE_NODE, ir_text(m, name),
+                                  strtab_len(&m->strings, name), us);
+    if (entry) w->matched[entry - 1] = true;
+    return entry != 0;
+}
+
+static double duration_of_node(struct walk *w, ir_node n) {
+    const struct ir_module *m = w->m;
+    const struct ir_node_info *node = &m->node.at[n];
+    double us = 0, trips = 0;
+    uint32_t at = 0;
+    for (ir_graph g; (g = next_body(m, n, &at));) {
+        if (!trips) trips = trips_of(w, n);
+        double body = duration_of(w, g);
+        if (body > us) us = body;
+    }
+    if (trips) return trips * us;
+
+    bool known = w->profile && measured(w, n, &us), active = false;
+    for (uint32_t i = 0; i < node->n_inputs && !active; i++)
+        active = w->r->ref_flows[node->refs + node->n_outputs + i] && w->needs[ir_inputs(m, n)[i]];
+    if (!active) return 0;
+    w->out->nodes++;
+    if (known) return us;
+    bool unknown = false;
+    us = cost_backward_us(w->p, w->dev, n, w->needs, &unknown);
+    w->out->unknown_nodes += unknown;
+    return us;
+}
+
+static double duration_of(struct walk *w, ir_graph g) {
+    const struct ir_graph_info *graph = &w->m->graph.at[g];
+    double sum = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        ir_node n = w->m->node_list.at[graph->nodes + i];
+        sum += w->node_us[n] = duration_of_node(w, n);
+    }
+    return w->graph_us[g] = sum;
+}
+
+/* ---- when gradients are ready ------------------------------------------------------------------ */
+
+static void ready_at(struct walk *w, ir_value v, double us) {
+    uint32_t param = w->p->param_of[v];
+    if (param && us > w->ready[param - 1]) w->ready[param - 1] = us;
+}
+
+/* The backward of g begins at `now`; returns when it ends. */
+static double ready_in(struct walk *w, ir_graph g, double now) {
+    const struct ir_module *m = w->m;
+    const struct ir_graph_info *graph = &m->graph.at[g];
+    for (uint32_t k = graph->n_nodes; k-- > 0;) {
+        ir_node n = m->node_list.at[graph->nodes + k];
+        const struct ir_node_info *node = &m->node.at[n];
+        uint32_t at = 0;
+        for (ir_graph body; (body = next_body(m, n, &at));) {
+            double start = now;
+            if (!is_op(m, n, "If")) start += w->node_us[n] - w->graph_us[body];
+            ready_in(w, body, start);
+            /* A parameter may be the body's output itself. */
+            for (uint32_t i = 0; i < m->graph.at[body].n_outputs; i++)
+                ready_at(w, m->decl.at[m->graph.at[body].outputs + i].value, start);
+        }
+        now += w->node_us[n];
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (w->r->ref_flows[node->refs + node->n_outputs + i])
+                ready_at(w, ir_inputs(m, n)[i], now);
+    }
+    return now;
+}
+
+struct rank {
+    double us;
+    uint32_t param;
+};
+
+static int compare_rank(const void *a, const void *b) {
+    const struct rank *x = a, *y = b;
+    if (x->us != y->us) return x->us < y->us ? -1 : 1;
+    return x->param > y->param ? -1 : x->param < y->param;
+}
+
+/* Absolute times from the profile, then the order: by time, of equals the later declaration first. */
+static void finish_order(struct walk *w) {
+    const struct program *p = w->p;
+    struct rank *rank = malloc((p->params.n + 1u) * sizeof *rank);
+    if (!rank) arena_out_of_memory((p->params.n + 1u) * sizeof *rank);
+    struct ready_times *out = w->out;
+    for (uint32_t i = 0; i < p->params.n; i++) {
+        str name = p->params.at[i].name;
+        uint32_t entry = 0;
+        if (w->profile)
+            entry = profile_find(w->profile, PROFILE_READY, ir_text(p->m, name),
+                                 strtab_len(&p->m->strings, name), &w->ready[i]);
+        if (entry) w->matched[entry - 1] = true;
+        enum grad_class class = w->r->gradient[i].class;
+        if (class != GRAD_ALWAYS && class != GRAD_CONDITIONAL) {
+            w->ready[i] = 0;
+            continue;
+        }
+        if (w->ready[i] > out->backward_us) out->backward_us = w->ready[i];
+        rank[out->n++] = (struct rank){w->ready[i], i};
+    }
+    qsort(rank, out->n, sizeof *rank, compare_rank);
+    for (uint32_t i = 0; i < out->n; i++) out->order[i] = rank[i].param;
+    free(rank);
+}
+
+static void report_unmatched(const struct walk *w, struct diags *d) {
+    uint32_t n = profile_size(w->profile), unmatched = 0, first = 0;
+    for (uint32_t i = n; i-- > 0;)
+        if (!w->matched[i]) unmatched++, first = i;
+    if (!unmatched) return;
+    struct diag *x = diag_plain(d, DIAG_PROFILE_UNMATCHED, "--profile",
+                                "%u of %u names in the profile match nothing in the model, the "
+                                "first is '%s'",
+                                unmatched, n, profile_name(w->profile, first));
+    diag_set_help(d, x, "`node` wants a node's name, or its first output's if it has none; `ready` "
+                        "a parameter's name as `ddpc check` prints it");
+}
+
+bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,
+                 const struct profile *profile, const struct options *o, struct diags *d,
+                 struct ready_times *out) {
+    const struct ir_module *m = p->m;
+    struct arena scratch = {0};
+    *out = (struct ready_times){
+        .us = arena_new(&p->arena, double, p->params.n + 1u),
+        .order = arena_new(&p->arena, uint32_t, p->params.n + 1u),
+    };
+    struct walk w = {
+        .p = p,
+        .m = m,
+        .r = r,
+        .dev = dev,
+        .profile = profile,
+        .o = o,
+        .step = step,
+        .needs = arena_new(&scratch, bool, m->value.n + 1u),
+        .node_us = arena_new(&scratch, double, m->node.n + 1u),
+        .graph_us = arena_new(&scratch, double, m->graph.n + 1u),
+        .ready = out->us,
+        .matched = arena_new(&scratch, bool, (profile ? profile_size(profile) : 0) + 1u),
+        .out = out,
+    };
+    for (ir_value v = 1; v < m->value.n; v++) {
+        uint32_t i = p->param_of[v];
+        w.needs[v] = i && p->params.at[i - 1].kind == PARAM_PARAMETER &&
+                     r->gradient[i - 1].class != GRAD_FROZEN;
+    }
+    needs_of(&w, m->main);
+    duration_of(&w, m->main);
+    out->backward_us = ready_in(&w, m->main, 0);
+    finish_order(&w);
+    if (profile && step == 0) report_unmatched(&w, d);
+    arena_free(&scratch);
+    return true;
+}
