@@ -1,14 +1,14 @@
 /* What the backward of a node takes on a device, estimated from shapes.
  *
- * A node's backward is one kernel or a few: the gradient of each input that wants one. A kernel takes
- * the largest of its arithmetic (FLOPs over the reached part of the peak), its traffic (bytes over the
- * reached part of the memory's rate) and the launch floor: the roofline model. Products and
- * convolutions cost per wanted input what the forward costs, so twice the forward if both are wanted;
- * attention 2.5 times the forward, as the usual kernels recompute the scores; normalizations two
- * passes; element-wise operators about three activations. A gathered table gets a dense gradient: all
- * of it is written, however few rows were read. Reshapes and the like are views and free. Operators
- * without a formula are taken for element-wise. Where a count of elements is unknown, the node costs
- * the floor and the caller is told. */
+ * A node's backward is one kernel or a few: the gradient of each input that wants one. A kernel
+ * takes the largest of its arithmetic (FLOPs over the reached part of the peak), its traffic (bytes
+ * over the reached part of the memory's rate) and the launch floor: the roofline model. Products
+ * and convolutions cost per wanted input what the forward costs, so twice the forward if both are
+ * wanted; attention 2.5 times the forward, as the usual kernels recompute the scores;
+ * normalizations two passes; element-wise operators about three activations. A gathered table gets
+ * a dense gradient: all of it is written, however few rows were read. Reshapes and the like are
+ * views and free. Operators without a formula are taken for element-wise. Where a count of elements
+ * is unknown, the node costs the floor and the caller is told. */
 #include "schedule.h"
 #include <string.h>
 
@@ -35,7 +35,8 @@ static double bytes(struct work *w, ir_value v) {
     return elements(w, v) * (double)ir_dtype_bits(t) / 8;
 }
 
-/* The dimension `at` (from the end if negative); unknown, or of too low a rank: 1, and w is told. */
+/* The dimension `at` (from the end if negative); unknown, or of too low a rank: 1, and w is told.
+ */
 static double dim(struct work *w, ir_value v, int32_t at) {
     const struct ir_type_info *t = &w->m->type.at[w->m->value.at[v].type];
     if (at < 0) at += t->rank;
@@ -69,12 +70,12 @@ static double all_bytes(struct work *w) {
     return sum;
 }
 
-/* One kernel of `flops` for each wanted one of the first two inputs, and a reduction for the third. */
+/* One kernel of `flops` for each wanted one of the first two inputs, and a reduction for the third.
+ */
 static void product(struct work *w, double flops, double efficiency) {
     for (uint32_t i = 0; i < 2; i++)
         if (wanted(w, input(w, i))) kernel(w, flops, efficiency, all_bytes(w));
-    if (wanted(w, input(w, 2)))
-        kernel(w, 0, 1, bytes(w, output(w, 0)) + bytes(w, input(w, 2)));
+    if (wanted(w, input(w, 2))) kernel(w, 0, 1, bytes(w, output(w, 0)) + bytes(w, input(w, 2)));
 }
 
 static void free_view(struct work *w) { (void)w; }
@@ -104,7 +105,8 @@ static void conv(struct work *w) {
     product(w, 2 * elements(w, output(w, 0)) * per_output, w->dev->convolution);
 }
 
-/* Weights are [Cin, Cout/groups, filter...]: each input element takes part in |W| / Cin products. */
+/* Weights are [Cin, Cout/groups, filter...]: each input element takes part in |W| / Cin products.
+ */
 static void conv_transpose(struct work *w) {
     double per_input = elements(w, input(w, 1)) / dim(w, input(w, 1), 0);
     product(w, 2 * elements(w, input(w, 0)) * per_input, w->dev->convolution);
@@ -130,8 +132,8 @@ static void gather(struct work *w) {
     kernel(w, 0, 1, bytes(w, input(w, 0)) + bytes(w, output(w, 0)));
 }
 
-/* X is [length, batch, inputs], W and R the weights of all gates: twice the forward's products, and a
- * kernel per time step at least. */
+/* X is [length, batch, inputs], W and R the weights of all gates: twice the forward's products, and
+ * a kernel per time step at least. */
 static void recurrent(struct work *w) {
     ir_value x = input(w, 0);
     bool batch_first = ir_attr_int(w->m, w->node, "layout", 0) != 0;

@@ -1,19 +1,19 @@
 /* The ready order: when the backward pass has each gradient.
  *
  * The backward pass runs the nodes in reverse order of execution, each for as long as cost.c or a
- * profile says, and skips those that no gradient passes. A parameter used in several places sums its
- * contributions, so its gradient is ready when the backward of its *earliest* flowing use ends, which
- * is the latest in the backward pass: a tied embedding is ready last. A use through a detach does not
- * flow and does not count.
+ * profile says, and skips those that no gradient passes. A parameter used in several places sums
+ * its contributions, so its gradient is ready when the backward of its *earliest* flowing use ends,
+ * which is the latest in the backward pass: a tied embedding is ready last. A use through a detach
+ * does not flow and does not count.
  *
  * An `If` costs its larger branch; the parameters of either branch count from its start. A `Loop`
- * costs its trips times its body, and a parameter of the body is complete in the backward of the first
- * iteration, the last one that runs. Trips are a literal, else a `--dim` of the trip count's name,
- * else 1; the length of a scan is its axis.
+ * costs its trips times its body, and a parameter of the body is complete in the backward of the
+ * first iteration, the last one that runs. Trips are a literal, else a `--dim` of the trip count's
+ * name, else 1; the length of a scan is its axis.
  *
- * Three linear walks over all graphs: forwards for which values want a gradient at all (autograd does
- * not run the backward of what no parameter precedes), then bodies before their nodes for durations,
- * then the times themselves. */
+ * Three linear walks over all graphs: forwards for which values want a gradient at all (autograd
+ * does not run the backward of what no parameter precedes), then bodies before their nodes for
+ * durations, then the times themselves. */
 #include "keyfile.h"
 #include "schedule.h"
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static bool is_op(const struct ir_module *m, ir_node n, const char *op) {
     return strcmp(ir_text(m, m->node.at[n].op), op) == 0;
 }
 
-/* ---- what wants a gradient --------------------------------------------------------------------- */
+/* ---- what wants a gradient ---------------------------------------------------------------------
+ */
 
 static void needs_of(struct walk *w, ir_graph g);
 
@@ -60,8 +61,8 @@ static void needs_of_node(struct walk *w, ir_node n) {
     bool any = false, bodies = false;
     uint32_t at = 0;
     for (ir_graph g; (g = next_body(m, n, &at));) {
-        /* What a body gets may want a gradient if anything given to the node does; a loop may carry a
-         * body's parameter round, which counts as well. */
+        /* What a body gets may want a gradient if anything given to the node does; a loop may carry
+         * a body's parameter round, which counts as well. */
         const struct ir_graph_info *body = &m->graph.at[g];
         bool carries = is_op(m, n, "Loop") || is_op(m, n, "Scan");
         for (uint32_t i = 0; i < node->n_inputs && !carries; i++)
@@ -76,12 +77,12 @@ static void needs_of_node(struct walk *w, ir_node n) {
         bodies = true;
     }
     for (uint32_t i = 0; i < node->n_inputs && !any && !bodies; i++)
-        any = w->needs[ir_inputs(m, n)[i]] &&
-              op_input_of(w->p->ops, node->def, i)->rule != OP_STOP;
+        any = w->needs[ir_inputs(m, n)[i]] && op_input_of(w->p->ops, node->def, i)->rule != OP_STOP;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         ir_value v = ir_outputs(m, n)[i];
-        if (v) w->needs[v] = any && op_output_carries(def, i) &&
-                             ir_type_carries_gradient(m, m->value.at[v].type);
+        if (!v || w->p->param_of[v]) continue; /* a parameter wants one by itself */
+        w->needs[v] =
+            any && op_output_carries(def, i) && ir_type_carries_gradient(m, m->value.at[v].type);
     }
 }
 
@@ -91,7 +92,8 @@ static void needs_of(struct walk *w, ir_graph g) {
         needs_of_node(w, w->m->node_list.at[graph->nodes + i]);
 }
 
-/* ---- how long things take ---------------------------------------------------------------------- */
+/* ---- how long things take ----------------------------------------------------------------------
+ */
 
 /* The only integer of an initializer or constant, through Identity. */
 static bool constant_of(const struct ir_module *m, ir_value v, int64_t *out) {
@@ -143,9 +145,8 @@ static double trips_of(const struct walk *w, ir_node n) {
         ir_value v = ir_inputs(m, n)[node->n_inputs - (uint32_t)scanned];
         const struct ir_type_info *t = &m->type.at[m->value.at[v].type];
         ir_attr axes = ir_attr_find(m, n, "scan_input_axes");
-        int64_t axis = axes && m->attr.at[axes].n_values
-                           ? m->attr_value.at[m->attr.at[axes].values].i
-                           : 0;
+        int64_t axis =
+            axes && m->attr.at[axes].n_values ? m->attr_value.at[m->attr.at[axes].values].i : 0;
         if (axis < 0) axis += t->rank;
         if (t->kind == IR_TYPE_TENSOR && axis >= 0 && axis < t->rank)
             trips = (double)m->dim.at[t->dims + (uint32_t)axis].size;
@@ -160,8 +161,8 @@ static bool measured(struct walk *w, ir_node n, double *us) {
     const struct ir_module *m = w->m;
     str name = m->node.at[n].name;
     if (!name && m->node.at[n].n_outputs) name = m->value.at[ir_outputs(m, n)[0]].name;
-    uint32_t entry = profile_find(w->profile, PROFILE_NODE, ir_text(m, name),
-                                  strtab_len(&m->strings, name), us);
+    uint32_t entry =
+        profile_find(w->profile, PROFILE_NODE, ir_text(m, name), strtab_len(&m->strings, name), us);
     if (entry) w->matched[entry - 1] = true;
     return entry != 0;
 }
@@ -200,7 +201,8 @@ static double duration_of(struct walk *w, ir_graph g) {
     return w->graph_us[g] = sum;
 }
 
-/* ---- when gradients are ready ------------------------------------------------------------------ */
+/* ---- when gradients are ready ------------------------------------------------------------------
+ */
 
 static void ready_at(struct walk *w, ir_value v, double us) {
     uint32_t param = w->p->param_of[v];
@@ -242,7 +244,8 @@ static int compare_rank(const void *a, const void *b) {
     return x->param > y->param ? -1 : x->param < y->param;
 }
 
-/* Absolute times from the profile, then the order: by time, of equals the later declaration first. */
+/* Absolute times from the profile, then the order: by time, of equals the later declaration first.
+ */
 static void finish_order(struct walk *w) {
     const struct program *p = w->p;
     struct rank *rank = malloc((p->params.n + 1u) * sizeof *rank);
@@ -277,8 +280,9 @@ static void report_unmatched(const struct walk *w, struct diags *d) {
                                 "%u of %u names in the profile match nothing in the model, the "
                                 "first is '%s'",
                                 unmatched, n, profile_name(w->profile, first));
-    diag_set_help(d, x, "`node` wants a node's name, or its first output's if it has none; `ready` "
-                        "a parameter's name as `ddpc check` prints it");
+    diag_set_help(d, x,
+                  "`node` wants a node's name, or its first output's if it has none; `ready` "
+                  "a parameter's name as `ddpc check` prints it");
 }
 
 bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,

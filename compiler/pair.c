@@ -1,16 +1,17 @@
 /* The exact schedule of two groups on one channel.
  *
- * F[i][j] is the least time by which the first i gradients of one group and the first j of the other
- * can be reduced; the last bucket belongs to one of them:
+ * F[i][j] is the least time by which the first i gradients of one group and the first j of the
+ * other can be reduced; the last bucket belongs to one of them:
  *
  *     F[i][j] = min( min over k < i of max(F[k][j], rA_i) + c(A_i - A_k),
  *                    min over k < j of max(F[i][k], rB_j) + c(B_j - B_k) )
  *
  * F is nondecreasing in both, so of the k with F <= r the largest is best, as with one group. The
- * others need a real minimum even for one cost piece: F[i][j] - beta A_i is not monotone here, because
- * a bucket of the other group may end last. (With r = 0, 16 and sizes 2, 1 in one group, r = 13 and
- * size 6 in the other, c = 9 + S, two candidates as with one group give 40, the optimum is 38.) A monotone
- * deque per column and piece, and one per piece for the row, give O(pieces) per cell.
+ * others need a real minimum even for one cost piece: F[i][j] - beta A_i is not monotone here,
+ * because a bucket of the other group may end last. (With r = 0, 16 and sizes 2, 1 in one group, r
+ * = 13 and size 6 in the other, c = 9 + S, two candidates as with one group give 40, the optimum
+ * is 38.) A monotone deque per column and piece, and one per piece for the row, give O(pieces) per
+ * cell.
  *
  * The plan is read off backwards from the least finish: at each step the largest bucket that leaves
  * the rest in time, of the group whose last gradient is ready later if it has one. That is
@@ -41,23 +42,21 @@ static struct axis axis_of(const struct sched_item *item, uint32_t n, double *re
     return (struct axis){n, 0, ready, sum};
 }
 
-/* The best last bucket that ends at `end` along one axis, whose cells are f[k * stride]. `count` is the
- * number of k with f <= r, so far. */
+/* The best last bucket that ends at `end` along one axis, whose cells are f[k * stride]. `count` is
+ * the number of k with f <= r, so far. */
 static double best_last(const struct topology *t, const struct axis *a, uint32_t end,
                         const double *f, size_t stride, uint32_t *count, struct deque *deque,
                         size_t deque_stride) {
     double r = a->ready[end - 1], best = INFINITY;
     while (*count < end && f[*count * stride] <= r) ++*count;
-    if (*count > a->left)
-        best = r + topology_cost_us(t, a->sum[end] - a->sum[*count - 1]);
+    if (*count > a->left) best = r + topology_cost_us(t, a->sum[end] - a->sum[*count - 1]);
     uint32_t from = a->left > *count ? a->left : *count;
     for (uint32_t p = 0; p < t->n_pieces; p++) {
         struct deque *q = &deque[p * deque_stride];
         double slope = t->piece[p].us_per_byte;
         double key = f[(end - 1) * stride] - slope * (double)a->sum[end - 1];
-        while (q->tail > q->head && f[q->at[q->tail - 1] * stride] -
-                                            slope * (double)a->sum[q->at[q->tail - 1]] >=
-                                        key)
+        while (q->tail > q->head &&
+               f[q->at[q->tail - 1] * stride] - slope * (double)a->sum[q->at[q->tail - 1]] >= key)
             q->tail--;
         q->at[q->tail++] = end - 1;
         while (q->head < q->tail && q->at[q->head] < from) q->head++;
@@ -75,8 +74,8 @@ static uint32_t leftmost(const struct axis *a, uint32_t end, uint64_t cap) {
     return left;
 }
 
-/* The smallest k whose bucket up to `end` is done by `until`, or `end`; *least gets the k that is done
- * first of all, in *least_us its time. */
+/* The smallest k whose bucket up to `end` is done by `until`, or `end`; *least gets the k that is
+ * done first of all, in *least_us its time. */
 static uint32_t largest_bucket(const struct topology *t, const struct axis *a, uint32_t end,
                                const double *f, size_t stride, uint64_t cap, double until,
                                uint32_t *least, double *least_us) {
@@ -106,8 +105,8 @@ static void read_off(const struct topology *t, const struct axis *a, const struc
         uint32_t k[2] = {i, j}, least[2] = {i, j};
         double least_us[2] = {INFINITY, INFINITY}, slack = optimum * (SCHEDULE_EQUAL / 4);
         if (i)
-            k[0] = largest_bucket(t, a, i, f + j, width, cap, until + slack, &least[0],
-                                  &least_us[0]);
+            k[0] =
+                largest_bucket(t, a, i, f + j, width, cap, until + slack, &least[0], &least_us[0]);
         if (j)
             k[1] = largest_bucket(t, b, j, f + i * width, 1, cap, until + slack, &least[1],
                                   &least_us[1]);
@@ -149,10 +148,10 @@ bool schedule_pair(const struct sched_item *item, uint32_t n_a, uint32_t n_b,
     size_t width = n_b + 1u;
     double *f = arena_new(&scratch, double, (n_a + 1u) * width);
     uint32_t *count = arena_new(&scratch, uint32_t, width);
-    struct deque *column = arena_new(&scratch, struct deque, t->n_pieces *width);
+    struct deque *column = arena_new(&scratch, struct deque, t->n_pieces * width);
     struct deque row[TOPOLOGY_MAX_PIECES] = {0};
     for (uint32_t p = 0; p < t->n_pieces; p++) {
-        uint32_t *room = arena_new(&scratch, uint32_t, n_a *width);
+        uint32_t *room = arena_new(&scratch, uint32_t, n_a * width);
         for (size_t j = 0; j < width; j++) column[p * width + j].at = room + j * n_a;
         row[p].at = arena_new(&scratch, uint32_t, n_b);
     }

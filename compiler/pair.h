@@ -10,8 +10,8 @@ struct sched_cut {
 };
 typedef VEC(struct sched_cut) sched_cuts;
 
-/* The items of one group, then those of the other, each by ascending ready time. Appends the buckets
- * in the order of issue and returns true; false if it would be too large to compute. */
+/* The items of one group, then those of the other, each by ascending ready time. Appends the
+ * buckets in the order of issue and returns true; false if it would be too large to compute. */
 bool schedule_pair(const struct sched_item *item, uint32_t n_a, uint32_t n_b,
                    const struct topology *t, uint64_t cap_bytes, sched_cuts *out,
                    double *finish_us);
