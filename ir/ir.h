@@ -79,6 +79,7 @@ enum ir_data_kind {
 };
 
 enum { IR_MAX_INTS = 64 };
+enum { IR_MAX_NESTING = 256 }; /* graphs and types inside each other: bounds every recursion */
 
 struct ir_data_info {
     enum ir_data_kind kind;
@@ -266,6 +267,8 @@ ir_attr ir_attr_find(const struct ir_module *m, ir_node n, const char *name);
 /* Its subgraph by attribute name, or 0. */
 ir_graph ir_subgraph(const struct ir_module *m, ir_node n, const char *name);
 int64_t ir_attr_int(const struct ir_module *m, ir_node n, const char *name, int64_t otherwise);
+/* "ints": as in ONNX's text; "" for IR_ATTR_UNDEFINED. */
+const char *ir_attr_kind_text(enum ir_attr_kind kind);
 /* The kept integers of an attribute or payload; returns how many, 0 if none are kept. */
 uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out);
 
@@ -283,6 +286,12 @@ ir_type ir_type_tensor(struct ir_module *m, enum ir_dtype dtype, int32_t rank,
                        const struct ir_dim *dims);
 ir_type ir_type_add(struct ir_module *m, const struct ir_type_info *info,
                     const struct ir_dim *dims); /* each type is kept once */
+/* `domain.Op`, of which either may hold dots: the length of the domain, given the imports (a range of
+ * m->opset). It ends at the last dot behind which an imported domain ends, else at the last dot. */
+size_t ir_domain_length(const struct ir_module *m, uint32_t opsets, uint32_t n_opsets,
+                        const char *text, size_t len);
+/* "ai.onnx" is the empty domain. */
+str ir_domain_canonical(const struct ir_module *m, str domain);
 ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph graph, ir_loc loc);
 
 /* ---- the passes of ir/ -------------------------------------------------------------------------- */

@@ -96,6 +96,32 @@ ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph g
     return v;
 }
 
+str ir_domain_canonical(const struct ir_module *m, str domain) {
+    return strcmp(ir_text(m, domain), "ai.onnx") == 0 ? 0 : domain;
+}
+
+size_t ir_domain_length(const struct ir_module *m, uint32_t opsets, uint32_t n_opsets,
+                        const char *text, size_t len) {
+    size_t last = 0;
+    for (size_t dot = len; dot-- > 1;) {
+        if (text[dot] != '.') continue;
+        if (last == 0) last = dot;
+        str domain;
+        if (!strtab_find(&m->strings, text, dot, &domain)) continue;
+        for (uint32_t i = 0; i < n_opsets; i++)
+            if (m->opset.at[opsets + i].domain == domain) return dot;
+    }
+    return last;
+}
+
+const char *ir_attr_kind_text(enum ir_attr_kind kind) {
+    static const char *const text[] = {"",       "float",          "int",           "string",
+                                       "tensor", "graph",          "sparse_tensor", "type_proto",
+                                       "floats", "ints",           "strings",       "tensors",
+                                       "graphs", "sparse_tensors", "type_protos"};
+    return text[kind];
+}
+
 ir_attr ir_attr_find(const struct ir_module *m, ir_node n, const char *name) {
     const struct ir_node_info *node = &m->node.at[n];
     for (uint32_t i = 0; i < node->n_attrs; i++)

@@ -1,0 +1,167 @@
+/* Characters, names, strings and numbers of a model's text.
+ *
+ * One table classifies all 256 bytes, so that the inner loops (lex.h) are one load and one test a
+ * byte. The NUL behind the text belongs to no class; loops therefore stop at the end by themselves.
+ * That is why the reader refuses a text that holds a NUL elsewhere.
+ *
+ * Names are taken generously: what stands where only a name can stand may hold slashes, dots,
+ * colons and any character beyond ASCII, as older printers of ONNX wrote them without quotes. */
+#include "lex.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* clang-format off */
+#define O 0
+#define A LEX_ALPHA
+#define D LEX_DIGIT
+#define M LEX_MARK
+#define S LEX_SPACE
+#define C LEX_COLON
+#define A16 A, A, A, A, A, A, A, A, A, A, A, A, A, A, A, A
+const uint8_t lex_classes[256] = {
+    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, /* 0x00 */
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* 0x10 */
+    S, M, O, O, M, M, M, O, O, O, M, M, O, M, M, M, /* 0x20 */
+    D, D, D, D, D, D, D, D, D, D, C, O, O, O, O, O, /* 0x30 */
+    M, A, A, A, A, A, A, A, A, A, A, A, A, A, A, A, /* 0x40 */
+    A, A, A, A, A, A, A, A, A, A, A, O, O, O, O, A, /* 0x50 */
+    O, A, A, A, A, A, A, A, A, A, A, A, A, A, A, A, /* 0x60 */
+    A, A, A, A, A, A, A, A, A, A, A, O, M, O, M, O, /* 0x70 */
+    A16, A16, A16, A16, A16, A16, A16, A16, /* 0x80 ... 0xff */
+};
+#undef O
+#undef A
+#undef D
+#undef M
+#undef S
+#undef C
+#undef A16
+/* clang-format on */
+
+char lex_skip_comments(struct lexer *l) {
+    while (*l->at == '#') {
+        const char *line_end = memchr(l->at, '\n', (size_t)(l->end - l->at));
+        l->at = line_end ? line_end : l->end;
+        while (lex_is(*l->at, LEX_SPACE)) l->at++;
+    }
+    return *l->at;
+}
+
+bool lex_take_arrow(struct lexer *l) {
+    if (lex_peek(l) != '=') return false;
+    const char *from = l->at++;
+    if (lex_take(l, '>')) return true;
+    l->at = from;
+    return false;
+}
+
+/* The closing quote of the string that starts at `at`; NULL if there is none. */
+static const char *closing_quote(const char *at, const char *end, bool *escaped) {
+    *escaped = false;
+    for (at++; at < end; at++) {
+        if (*at == '"') return at;
+        if (*at == '\\') {
+            *escaped = true;
+            at++;
+        }
+    }
+    return NULL;
+}
+
+bool lex_string(struct lexer *l, struct strtab *strings, str *out) {
+    bool escaped;
+    const char *from = l->at + 1, *to = closing_quote(l->at, l->end, &escaped);
+    if (!to) return false;
+    l->at = to + 1;
+    if (!escaped) {
+        *out = strtab_add(strings, from, (size_t)(to - from));
+        return true;
+    }
+    VEC(char) text = {0};
+    for (; from < to; from++) {
+        if (*from == '\\') from++;
+        vec_push(&text, *from);
+    }
+    *out = strtab_add(strings, text.at, text.n);
+    vec_free(&text);
+    return true;
+}
+
+bool lex_skip_string(struct lexer *l) {
+    bool escaped;
+    const char *to = closing_quote(l->at, l->end, &escaped);
+    if (to) l->at = to + 1;
+    return to != NULL;
+}
+
+static bool equal_ignoring_case(struct span s, const char *word) {
+    if (s.len != strlen(word)) return false;
+    for (size_t i = 0; i < s.len; i++)
+        if (tolower((unsigned char)s.s[i]) != word[i]) return false;
+    return true;
+}
+
+bool lex_is_special(struct span s) {
+    return equal_ignoring_case(s, "inf") || equal_ignoring_case(s, "infinity") ||
+           equal_ignoring_case(s, "nan");
+}
+
+enum lex_number_kind lex_number(struct lexer *l, struct span *out) {
+    const char *from = l->at;
+    if (*l->at == '-' || *l->at == '+') l->at++;
+    struct span word = lex_while(l, LEX_ALPHA);
+    enum lex_number_kind kind = LEX_INT;
+    bool bad = false;
+    if (word.len) {
+        if (!lex_is_special(word)) {
+            l->at = from;
+            return LEX_NO_NUMBER;
+        }
+        kind = equal_ignoring_case(word, "nan") ? LEX_NAN : LEX_INF;
+    } else {
+        size_t digits = lex_while(l, LEX_DIGIT).len;
+        if (*l->at == '.') {
+            kind = LEX_FLOAT;
+            l->at++;
+            digits += lex_while(l, LEX_DIGIT).len;
+        }
+        if (digits == 0 && l->at == from) return LEX_NO_NUMBER;
+        bad = digits == 0;
+        if (!bad && (*l->at == 'e' || *l->at == 'E')) {
+            kind = LEX_FLOAT;
+            l->at++;
+            if (*l->at == '-' || *l->at == '+') l->at++;
+            bad = lex_while(l, LEX_DIGIT).len == 0;
+        }
+    }
+    if (lex_while(l, LEX_IDENT | LEX_MARK).len) bad = true; /* 0x10, 1.2.3, 5-6, inf2 */
+    *out = (struct span){from, (size_t)(l->at - from)};
+    return bad ? LEX_BAD_NUMBER : kind;
+}
+
+bool lex_int_value(struct span s, uint64_t *magnitude, bool *negative) {
+    size_t i = s.s[0] == '-' || s.s[0] == '+';
+    *negative = s.s[0] == '-';
+    *magnitude = 0;
+    for (; i < s.len; i++) {
+        unsigned digit = (unsigned)(s.s[i] - '0');
+        if (*magnitude > (UINT64_MAX - digit) / 10) return false;
+        *magnitude = *magnitude * 10 + digit;
+    }
+    return true;
+}
+
+double lex_float_value(enum lex_number_kind kind, struct span s) {
+    double sign = s.s[0] == '-' ? -1.0 : 1.0;
+    if (kind == LEX_INF) return sign * (double)INFINITY;
+    if (kind == LEX_NAN) return (double)NAN;
+    return strtod(s.s, NULL); /* the span is a whole number, so strtod ends where it does */
+}
+
+bool lex_is_identifier(const char *s, size_t len) {
+    if (len == 0 || (s[0] >= '0' && s[0] <= '9')) return false;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)s[i] >= 0x80 || !lex_is(s[i], LEX_IDENT)) return false;
+    return true;
+}

@@ -1,0 +1,350 @@
+/* The reader: a model's text to a module, in one pass and without a token array.
+ *
+ * The grammar is ONNX's textual syntax, read by recursive descent. Each construct has its function;
+ * this file has the outermost ones (the header, functions) and what all share: errors and the way
+ * on after them. parse_graph.c reads graphs and resolves names, parse_attr.c attributes,
+ * parse_type.c types, parse_data.c the numbers of tensors. lex.c knows the characters.
+ *
+ * More is accepted than the official parser accepts: names without quotes as older printers wrote
+ * them, a comma before a closing bracket, elided data, a byte-order mark. print.c writes the strict
+ * form again.
+ *
+ * Errors. A function that cannot go on reports what it expected, and how the construct looks that
+ * it was reading, and returns false. Lists go on at their next comma, graphs at what looks like
+ * their next node, functions behind their closing brace. When the text has ended nothing more is
+ * said, since every construct that is still open would complain about the same end. */
+#include "parse.h"
+
+enum { MAX_ERRORS = 100 }; /* beyond it the rest is noise: reading stops */
+
+static const char model_form[] = "a model reads: <ir_version: 8, opset_import: [\"\" : 17]> "
+                                 "name (inputs) => (outputs) <initializers> { nodes }";
+static const char function_form[] =
+    "a function reads: <domain: \"d\", opset_import: [\"\" : 17]> name <attributes> (inputs) => "
+    "(outputs) { nodes }";
+
+/* ---- errors
+ * -------------------------------------------------------------------------------------- */
+
+struct diag *parse_error(struct parser *p, enum diag_code code, ir_loc loc, size_t length,
+                         const char *format, ...) {
+    p->errors++;
+    if (p->quiet) return NULL;
+    va_list args;
+    va_start(args, format);
+    struct arena scratch = {0};
+    uint32_t shown = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX;
+    struct diag *g = diag_at(p->d, code, loc, shown, "%s", arena_vprintf(&scratch, format, args));
+    arena_free(&scratch);
+    va_end(args);
+    if (p->errors >= MAX_ERRORS) {
+        p->quiet = true;
+        p->lex.at = p->lex.end;
+    }
+    return g;
+}
+
+bool parse_expected(struct parser *p, const char *what) {
+    ir_loc here = parse_here(p);
+    struct lexer l = p->lex; /* looks at the token without taking it */
+    char c = *l.at;
+    struct diag *g;
+    if (c == 0) {
+        g = parse_error(p, DIAG_TRUNCATED, here, 1, "the text ends where %s should follow", what);
+        if (g && p->form) diag_set_help(p->d, g, "%s", p->form);
+        p->quiet = true;
+        return false;
+    }
+    if (c == '"') {
+        if (!lex_skip_string(&l)) {
+            g = parse_error(p, DIAG_OPEN_STRING, here, 1, "this string has no closing quote");
+            if (g)
+                diag_set_help(p->d, g, "a string ends at the next '\"' without a '\\' before it");
+            p->quiet = true;
+            return false;
+        }
+        g = parse_error(p, DIAG_SYNTAX, here, (size_t)(l.at - p->lex.at),
+                        "expected %s, found a string", what);
+    } else if (lex_is(c, LEX_NAME)) {
+        struct span word = lex_while(&l, LEX_NAME);
+        g = parse_error(p, DIAG_SYNTAX, here, word.len, "expected %s, found '%.*s'", what,
+                        (int)(word.len < 80 ? word.len : 80), word.s);
+    } else if ((unsigned char)c < ' ' || c == 0x7f) {
+        g = parse_error(p, DIAG_SYNTAX, here, 1, "expected %s, found the byte 0x%02x", what,
+                        (unsigned)(unsigned char)c);
+    } else {
+        bool arrow = c == '=' && l.at[1] == '>';
+        g = parse_error(p, DIAG_SYNTAX, here, arrow ? 2 : 1, "expected %s, found '%.*s'", what,
+                        arrow ? 2 : 1, l.at);
+    }
+    if (g && p->form) diag_set_help(p->d, g, "%s", p->form);
+    return false;
+}
+
+bool parse_enter(struct parser *p) {
+    if (p->depth < IR_MAX_NESTING) {
+        p->depth++;
+        return true;
+    }
+    struct diag *g = parse_error(p, DIAG_NESTING, parse_here(p), 1,
+                                 "more than %d graphs or types inside each other", IR_MAX_NESTING);
+    if (g) diag_set_help(p->d, g, "move inner graphs into functions");
+    p->quiet = true; /* the way back through all these levels would report each of them */
+    p->lex.at = p->lex.end;
+    return false;
+}
+
+/* ---- what every construct is made of ------------------------------------------------------------
+ */
+
+bool parse_take(struct parser *p, char c, const char *what) {
+    return lex_take(&p->lex, c) || parse_expected(p, what);
+}
+
+bool parse_string(struct parser *p, const char *what, str *out) {
+    if (lex_peek(&p->lex) == '"' && lex_string(&p->lex, &p->m->strings, out)) return true;
+    return parse_expected(p, what);
+}
+
+bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok) {
+    *ok = true;
+    char c = lex_peek(&p->lex);
+    if (c == '"') {
+        *ok = lex_string(&p->lex, &p->m->strings, out) || parse_expected(p, "a name");
+        return *ok;
+    }
+    /* '-', '@' and the like occur in names but do not start them. */
+    if (!lex_is(c, LEX_IDENT) && c != '/' && c != '.' && c != '$' && c != '%') return false;
+    struct span word = lex_while(&p->lex, classes);
+    if (word.len == 0) return false;
+    *out = strtab_add(&p->m->strings, word.s, word.len);
+    return true;
+}
+
+bool parse_name(struct parser *p, int classes, const char *what, str *out) {
+    bool ok;
+    if (parse_maybe_name(p, classes, out, &ok)) return true;
+    return ok ? parse_expected(p, what) : false;
+}
+
+bool parse_list(struct parser *p, char close, const char *what, bool (*element)(struct parser *)) {
+    const char stops[] = {',', close, '{', '}', 0}; /* a brace: the list was never closed */
+    for (;;) {
+        if (lex_take(&p->lex, close)) return true;
+        if (!element(p)) {
+            parse_skip_to(p, stops);
+            if (*p->lex.at != ',' && *p->lex.at != close) return false;
+        }
+        if (lex_take(&p->lex, ',')) continue;
+        return parse_take(p, close, what);
+    }
+}
+
+void parse_skip_to(struct parser *p, const char *stops) {
+    struct lexer *l = &p->lex;
+    int depth = 0;
+    for (char c; (c = lex_peek(l)) != 0; l->at++) {
+        if (depth == 0 && strchr(stops, c) && !(c == '>' && l->at[-1] == '=')) return;
+        if (c == '"') {
+            if (!lex_skip_string(l)) l->at = l->end;
+            l->at--;
+        } else if (strchr("([{<", c)) {
+            depth++;
+        } else if (depth > 0 && strchr(")]}>", c) && !(c == '>' && l->at[-1] == '=')) {
+            depth--;
+        }
+    }
+}
+
+/* ---- the header
+ * ---------------------------------------------------------------------------------- */
+
+static bool read_opset(struct parser *p) {
+    struct ir_opset opset = {.loc = parse_here(p)};
+    if (!parse_string(p, "a domain in quotes", &opset.domain) ||
+        !parse_take(p, ':', "':' behind the domain") || !parse_int(p, "a version", &opset.version))
+        return false;
+    opset.domain = ir_domain_canonical(p->m, opset.domain);
+    vec_push(&p->m->opset, opset);
+    return true;
+}
+
+static bool read_opsets(struct parser *p, uint32_t *first, uint32_t *n) {
+    *first = p->m->opset.n;
+    bool ok = parse_take(p, '[', "'[' before the imports") &&
+              parse_list(p, ']', "',' or ']' behind an import", read_opset);
+    *n = p->m->opset.n - *first;
+    p->opsets = *first;
+    p->n_opsets = *n;
+    return ok;
+}
+
+static bool read_property(struct parser *p) {
+    struct ir_property property = {.loc = parse_here(p)};
+    if (!parse_string(p, "a key in quotes", &property.key) ||
+        !parse_take(p, ':', "':' behind the key") ||
+        !parse_string(p, "a value in quotes", &property.value))
+        return false;
+    vec_push(&p->m->metadata, property);
+    return true;
+}
+
+static bool read_metadata(struct parser *p) {
+    return parse_take(p, '[', "'[' before the metadata") &&
+           parse_list(p, ']', "',' or ']' behind an entry", read_property);
+}
+
+/* The key of an entry and its ':'. */
+static bool read_key(struct parser *p, struct span *key, ir_loc *loc) {
+    *loc = parse_here(p);
+    if (!lex_is(*p->lex.at, LEX_ALPHA)) return parse_expected(p, "a key");
+    *key = lex_while(&p->lex, LEX_IDENT);
+    return parse_take(p, ':', "':' behind the key");
+}
+
+static bool unknown_key(struct parser *p, struct span key, ir_loc loc, const char *const *keys,
+                        size_t n) {
+    struct diag *g = parse_error(p, DIAG_UNKNOWN_KEY, loc, key.len, "there is no key '%.*s' here",
+                                 (int)(key.len < 80 ? key.len : 80), key.s);
+    if (!g) return false;
+    struct arena scratch = {0};
+    const char *near = diag_nearest(arena_strndup(&scratch, key.s, key.len), keys, n);
+    const char *all = "";
+    for (size_t i = 0; i < n; i++)
+        all = arena_printf(&scratch, "%s%s%s", all, i ? ", " : "", keys[i]);
+    if (near)
+        diag_set_help(p->d, g, "did you mean '%s'?", near);
+    else
+        diag_set_help(p->d, g, "the keys are %s", all);
+    arena_free(&scratch);
+    return false;
+}
+
+static bool read_model_entry(struct parser *p) {
+    struct ir_module *m = p->m;
+    struct span key;
+    ir_loc loc;
+    if (!read_key(p, &key, &loc)) return false;
+    if (span_is(key, "ir_version"))
+        return m->has_ir_version = parse_int(p, "a version", &m->ir_version);
+    if (span_is(key, "model_version"))
+        return m->has_model_version = parse_int(p, "a version", &m->model_version);
+    if (span_is(key, "opset_import"))
+        return m->has_opsets = read_opsets(p, &m->opsets, &m->n_opsets);
+    if (span_is(key, "metadata_props")) return m->has_metadata = read_metadata(p);
+    if (span_is(key, "producer_name"))
+        return m->has_producer_name = parse_string(p, "a string", &m->producer_name);
+    if (span_is(key, "producer_version"))
+        return m->has_producer_version = parse_string(p, "a string", &m->producer_version);
+    if (span_is(key, "domain")) return m->has_domain = parse_string(p, "a string", &m->domain);
+    if (span_is(key, "doc_string")) return m->has_doc = parse_string(p, "a string", &m->doc);
+    static const char *const keys[] = {"ir_version",    "model_version",    "opset_import",
+                                       "producer_name", "producer_version", "domain",
+                                       "doc_string",    "metadata_props"};
+    return unknown_key(p, key, loc, keys, sizeof keys / sizeof *keys);
+}
+
+/* ---- functions
+ * ----------------------------------------------------------------------------------- */
+
+static bool read_function_entry(struct parser *p) {
+    struct ir_function_info *f = &p->m->function.at[p->m->function.n - 1];
+    struct span key;
+    ir_loc loc;
+    if (!read_key(p, &key, &loc)) return false;
+    if (span_is(key, "domain")) {
+        if (!parse_string(p, "a string", &f->domain)) return false;
+        f->domain = ir_domain_canonical(p->m, f->domain);
+        return true;
+    }
+    if (span_is(key, "overload")) return parse_string(p, "a string", &f->overload);
+    if (span_is(key, "doc_string")) return parse_string(p, "a string", &f->doc);
+    if (span_is(key, "opset_import"))
+        return f->has_opsets = read_opsets(p, &f->opsets, &f->n_opsets);
+    static const char *const keys[] = {"domain", "opset_import", "overload", "doc_string"};
+    return unknown_key(p, key, loc, keys, sizeof keys / sizeof *keys);
+}
+
+static bool read_function(struct parser *p) {
+    struct ir_module *m = p->m;
+    p->form = function_form;
+    p->opsets = m->opsets;
+    p->n_opsets = m->n_opsets;
+    ir_function f = m->function.n;
+    ir_graph body = m->graph.n;
+    vec_push(&m->function, ((struct ir_function_info){.body = body}));
+    vec_push(&m->graph, ((struct ir_graph_info){.function = f}));
+    if (lex_take(&p->lex, '<') &&
+        !parse_list(p, '>', "',' or '>' behind an entry", read_function_entry))
+        return false;
+    ir_loc loc = parse_here(p);
+    str name;
+    if (!parse_name(p, LEX_NAME, "a function's name", &name)) return false;
+    m->function.at[f].name = m->graph.at[body].name = name;
+    m->function.at[f].loc = m->graph.at[body].loc = loc;
+    uint32_t first = 0, n = 0;
+    if (lex_take(&p->lex, '<') && !parse_formal_attrs(p, &first, &n)) return false;
+    m->function.at[f].attrs = first;
+    m->function.at[f].n_attrs = n;
+    return parse_graph_body(p, body);
+}
+
+/* ---- the whole text
+ * ------------------------------------------------------------------------------ */
+
+static void read_model(struct parser *p) {
+    struct ir_module *m = p->m;
+    p->form = model_form;
+    if (lex_peek(&p->lex) == 0) {
+        struct diag *g =
+            parse_error(p, DIAG_EMPTY, parse_here(p), 1, "there is no model in the text");
+        diag_set_help(p->d, g, "%s", model_form);
+        return;
+    }
+    if (lex_take(&p->lex, '<')) {
+        m->has_header = true;
+        if (!parse_list(p, '>', "',' or '>' behind an entry", read_model_entry)) return;
+    }
+    ir_loc loc = parse_here(p);
+    str name = 0;
+    bool ok;
+    parse_maybe_name(p, LEX_NAME, &name, &ok);
+    if (!ok || !parse_graph(p, name, loc, 0, &m->main)) return;
+    for (char c; (c = lex_peek(&p->lex)) != 0;) {
+        if (c != '<' && c != '"' && !lex_is(c, LEX_ALPHA)) {
+            struct diag *g =
+                parse_error(p, DIAG_TRAILING, parse_here(p), 1, "the model ends before this place");
+            if (g)
+                diag_set_help(p->d, g, "behind the main graph only functions may follow; %s",
+                              function_form);
+            return;
+        }
+        if (read_function(p)) continue;
+        parse_skip_to(p, "{}"); /* its nodes, or the end of an earlier mistake */
+        if (lex_take(&p->lex, '{')) parse_skip_to(p, "}");
+        lex_take(&p->lex, '}');
+    }
+}
+
+bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
+    ir_module_init(m, source);
+    struct parser p = {.m = m, .d = d};
+    p.lex = (struct lexer){source->bytes, source->bytes, source->bytes + source->size};
+    const char *nul = source->size ? memchr(source->bytes, 0, source->size) : NULL;
+    if (nul) {
+        struct diag *g = parse_error(&p, DIAG_NOT_TEXT, (ir_loc)(nul - source->bytes), 1,
+                                     "the text holds a NUL byte");
+        diag_set_help(d, g, "this is not a model's text; is it a binary .onnx file or truncated?");
+    } else {
+        if (source->size >= 3 && memcmp(source->bytes, "\xef\xbb\xbf", 3) == 0) p.lex.at += 3;
+        read_model(&p);
+    }
+    vec_free(&p.meaning);
+    vec_free(&p.undo);
+    vec_free(&p.refs);
+    vec_free(&p.attrs);
+    vec_free(&p.values);
+    vec_free(&p.nodes);
+    vec_free(&p.dims);
+    return p.errors == 0;
+}

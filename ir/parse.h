@@ -1,0 +1,98 @@
+/* Inside the reader: what its files (parse*.c) share. Every parse_* function returns false after it
+ * has reported an error; its caller passes that on up to a place where reading can go on. */
+#ifndef DDPC_PARSE_H
+#define DDPC_PARSE_H
+
+#include "ir.h"
+#include "lex.h"
+
+/* A node's input (`value`) or output (`name`, bound once the node is read). */
+struct parse_ref {
+    str name;
+    ir_value value;
+    ir_loc loc;
+};
+
+/* What a name meant before the current graph gave it a meaning. */
+struct parse_undo {
+    str name;
+    ir_value before;
+};
+
+struct parser {
+    struct lexer lex;
+    struct ir_module *m;
+    struct diags *d;
+    const char *form; /* how the construct that is being read looks: the help of its errors */
+    bool quiet;       /* the text has ended, or too much is wrong: say nothing more */
+    uint32_t errors;
+    uint32_t depth;            /* graphs and types around this place */
+    ir_graph graph;            /* whose scope we are in */
+    uint32_t opsets, n_opsets; /* imports in force, in module.opset */
+
+    VEC(ir_value) meaning; /* by str: the value that a name means here; 0: none */
+    VEC(struct parse_undo) undo;
+
+    /* Stacks for lists whose elements may hold graphs and so further lists of the same kind. */
+    VEC(struct parse_ref) refs;
+    VEC(struct ir_attr_info) attrs;
+    VEC(union ir_attr_value) values;
+    VEC(ir_node) nodes;
+    VEC(struct ir_dim) dims;
+};
+
+/* ---- parse.c -------------------------------------------------------------------------------- */
+
+static inline ir_loc parse_here(struct parser *p) {
+    lex_peek(&p->lex);
+    return (ir_loc)(p->lex.at - p->lex.base);
+}
+/* "expected WHAT, found ..." at the next token, or that the text ends there. Returns false. */
+bool parse_expected(struct parser *p, const char *what);
+/* Any other error. NULL if nothing more is to be said. */
+struct diag *parse_error(struct parser *p, enum diag_code code, ir_loc loc, size_t length,
+                         const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Takes `c`, or reports that `what` was expected. */
+bool parse_take(struct parser *p, char c, const char *what);
+/* A quoted string. */
+bool parse_string(struct parser *p, const char *what, str *out);
+/* A name, quoted or not. Unquoted it may hold `classes` of characters. */
+bool parse_name(struct parser *p, int classes, const char *what, str *out);
+/* Takes a name if one is next. */
+bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok);
+/* One more level of nesting; false, reported, if there are too many. */
+bool parse_enter(struct parser *p);
+
+/* Takes a list's elements up to and including `close`; a comma may follow the last one. After an
+ * element that does not read it goes on at the next comma. */
+bool parse_list(struct parser *p, char close, const char *what, bool (*element)(struct parser *));
+/* To the next of `stops` outside brackets, strings and comments, not taken, or to the end. */
+void parse_skip_to(struct parser *p, const char *stops);
+
+/* ---- parse_graph.c --------------------------------------------------------------------------- */
+
+bool parse_graph(struct parser *p, str name, ir_loc loc, ir_node owner, ir_graph *out);
+/* From the inputs on: `(inputs) => (outputs) <declarations> { nodes }`. */
+bool parse_graph_body(struct parser *p, ir_graph g);
+
+/* ---- parse_type.c ---------------------------------------------------------------------------- */
+
+/* Takes a type if one is next: *out 0 if there is none (or it is `undefined`). Where a name could
+ * stand too (`name_possible`), what follows the word decides. */
+bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type *out);
+
+/* ---- parse_data.c ---------------------------------------------------------------------------- */
+
+/* `{...}`, `[...]` or `...`; `type` decides what the elements may be. */
+bool parse_data(struct parser *p, ir_type type, ir_data *out);
+
+/* ---- parse_attr.c ---------------------------------------------------------------------------- */
+
+/* `<a = 1, b: ints = [1, 2]>` behind the '<'; appends to module.attr. */
+bool parse_attrs(struct parser *p, ir_node owner, uint32_t *first, uint32_t *n);
+/* A function's formal attributes, behind the '<'. */
+bool parse_formal_attrs(struct parser *p, uint32_t *first, uint32_t *n);
+/* An integer literal that fits into 64 bits. */
+bool parse_int(struct parser *p, const char *what, int64_t *out);
+
+#endif

@@ -1,0 +1,424 @@
+/* Graphs and nodes, and what names mean.
+ *
+ * Names are resolved while reading. `meaning` maps each interned string to the value that it means
+ * at this place; a graph that gives a name a meaning notes the former one, and puts all of them
+ * back when it ends. So a look-up is one array access, and captures of outer values need no search.
+ *
+ * A definition in the graph that already used the name undefined fills that value in; so does a
+ * node's output whose type the graph's head declared. A second definition makes a second value, and
+ * the first keeps the name: the verifier compares the two. A node's outputs get their meaning after
+ * its inputs and attributes have been read. Graph outputs stand in the text before anything defines
+ * them; they are looked up when the graph ends, and may then be values from outside. */
+#include "parse.h"
+
+static const char graph_form[] =
+    "a graph reads: name (float[2] x) => (float y) <float[2] w = {1, 2}> "
+    "{ y = Op (x, w) }";
+static const char node_form[] =
+    "a node reads: outputs = Op <attributes> (inputs) or outputs = Op (inputs) <attributes>";
+
+/* ---- names
+ * --------------------------------------------------------------------------------------- */
+
+static ir_value meaning(const struct parser *p, str name) {
+    return name < p->meaning.n ? p->meaning.at[name] : 0;
+}
+
+static void set_meaning(struct parser *p, str name, ir_value v) {
+    if (name >= p->meaning.n) {
+        uint32_t more = p->m->strings.text.n - p->meaning.n;
+        memset(vec_extend(&p->meaning, more), 0, more * sizeof(ir_value));
+    }
+    vec_push(&p->undo, ((struct parse_undo){name, p->meaning.at[name]}));
+    p->meaning.at[name] = v;
+}
+
+static void forget_meanings(struct parser *p, uint32_t mark) {
+    while (p->undo.n > mark) {
+        struct parse_undo *u = &p->undo.at[--p->undo.n];
+        p->meaning.at[u->name] = u->before;
+    }
+}
+
+/* The value that a use of the name refers to. */
+static ir_value use(struct parser *p, str name, ir_loc loc) {
+    if (name == 0) return 0;
+    ir_value v = meaning(p, name);
+    if (v) return v;
+    v = ir_value_add(p->m, name, IR_DEF_UNDEFINED, p->graph, loc);
+    set_meaning(p, name, v);
+    return v;
+}
+
+/* The value that a definition of the name makes or fills in. */
+static ir_value define(struct parser *p, str name, enum ir_def def, ir_loc loc) {
+    if (name == 0) return 0;
+    ir_value v = meaning(p, name);
+    if (v && p->m->value.at[v].graph == p->graph) {
+        struct ir_value_info *info = &p->m->value.at[v];
+        bool declared = info->def == IR_DEF_DECLARED && def != IR_DEF_INPUT;
+        bool from_input = info->def == IR_DEF_INPUT && def == IR_DEF_INITIALIZER;
+        if (info->def == IR_DEF_UNDEFINED || declared || from_input) {
+            info->def = (uint8_t)def;
+            info->loc = loc;
+            info->also_input = from_input;
+            return v;
+        }
+        if (def == IR_DEF_DECLARED) return v;
+        return ir_value_add(p->m, name, def, p->graph, loc);
+    }
+    v = ir_value_add(p->m, name, def, p->graph, loc);
+    set_meaning(p, name, v);
+    return v;
+}
+
+/* ---- declarations
+ * -------------------------------------------------------------------------------- */
+
+struct declaration {
+    str name;
+    ir_type type;
+    ir_loc loc;
+    bool unnamed_data; /* a type and then '=' */
+};
+
+/* `[type] name`. */
+static bool read_declaration(struct parser *p, struct declaration *out) {
+    bool ok, typed;
+    out->name = 0;
+    if (!parse_maybe_type(p, true, &typed, &out->type)) return false;
+    out->loc = parse_here(p);
+    parse_maybe_name(p, LEX_NAME, &out->name, &ok);
+    if (!ok) return false;
+    out->unnamed_data = out->name == 0 && typed && lex_peek(&p->lex) == '=';
+    if (out->name || out->unnamed_data) return true;
+    p->lex.at = p->lex.base + out->loc; /* an empty name in quotes is none */
+    return parse_expected(p, typed ? "a name behind the type" : "a type or a name");
+}
+
+static void add_declaration(struct parser *p, ir_value v, const struct declaration *decl,
+                            ir_data data) {
+    struct ir_value_info *info = &p->m->value.at[v];
+    if (!info->type) info->type = decl->type;
+    if (data) info->data = data;
+    vec_push(&p->m->decl, ((struct ir_decl){v, decl->type, decl->loc, data}));
+}
+
+static bool read_input(struct parser *p) {
+    struct declaration decl;
+    if (!read_declaration(p, &decl)) return false;
+    if (decl.unnamed_data) return parse_expected(p, "a name behind the type");
+    ir_data data = 0;
+    if (lex_take(&p->lex, '=') && !parse_data(p, decl.type, &data)) return false;
+    ir_value v = define(p, decl.name, IR_DEF_INPUT, decl.loc);
+    if (data) {
+        p->m->value.at[v].def = IR_DEF_INITIALIZER;
+        p->m->value.at[v].also_input = true;
+    }
+    add_declaration(p, v, &decl, data);
+    return true;
+}
+
+/* Until the graph ends, an output's `value` is its name. */
+static bool read_output(struct parser *p) {
+    struct declaration decl;
+    if (!read_declaration(p, &decl)) return false;
+    if (decl.unnamed_data) return parse_expected(p, "a name behind the type");
+    vec_push(&p->m->decl, ((struct ir_decl){decl.name, decl.type, decl.loc, 0}));
+    return true;
+}
+
+/* An initializer or a value's type. */
+static bool read_item(struct parser *p) {
+    struct declaration decl;
+    if (!read_declaration(p, &decl)) return false;
+    if (!lex_take(&p->lex, '=')) {
+        add_declaration(p, define(p, decl.name, IR_DEF_DECLARED, decl.loc), &decl, 0);
+        return true;
+    }
+    ir_data data;
+    if (!parse_data(p, decl.type, &data)) return false;
+    if (decl.name == 0) {
+        struct diag *g = diag_at(p->d, DIAG_UNNAMED_INITIALIZER, decl.loc, 1,
+                                 "an initializer without a name is ignored");
+        diag_set_help(p->d, g, "nothing can read it; give it a name or leave it out");
+        return true;
+    }
+    add_declaration(p, define(p, decl.name, IR_DEF_INITIALIZER, decl.loc), &decl, data);
+    return true;
+}
+
+static void resolve_outputs(struct parser *p, ir_graph g) {
+    const struct ir_graph_info *graph = &p->m->graph.at[g];
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        struct ir_decl *decl = &p->m->decl.at[graph->outputs + i];
+        decl->value = use(p, (str)decl->value, decl->loc);
+        struct ir_value_info *info = &p->m->value.at[decl->value];
+        if (!info->type) info->type = decl->type;
+        if (info->graph == g) info->is_output = true;
+    }
+}
+
+/* ---- nodes
+ * --------------------------------------------------------------------------------------- */
+
+/* Names with commas between them, up to `close`, onto p->refs. A slot may be empty; behind the last
+ * comma it does not count. */
+static bool read_refs(struct parser *p, char close, bool inputs) {
+    struct lexer *l = &p->lex;
+    for (;;) {
+        char c = lex_peek(l);
+        if (c == close) return true;
+        struct parse_ref ref = {.loc = (ir_loc)(l->at - l->base)};
+        bool ok = true;
+        if (c != ',' && !parse_maybe_name(p, LEX_NAME, &ref.name, &ok))
+            return ok ? parse_expected(p, inputs ? "an input's name or ')'"
+                                                 : "a node: outputs and '='")
+                      : false;
+        if (inputs) ref.value = use(p, ref.name, ref.loc);
+        vec_push(&p->refs, ref);
+        if (!lex_take(l, ',')) return true;
+    }
+}
+
+/* `domain.Op:overload`, each part quoted or not. */
+static bool read_operator(struct parser *p, ir_node n) {
+    struct lexer *l = &p->lex;
+    struct strtab *strings = &p->m->strings;
+    struct ir_node_info info = {.loc = parse_here(p)};
+    if (!lex_is(*l->at, LEX_IDENT) && *l->at != '"') return parse_expected(p, "an operator");
+    VEC(char) path = {0};
+    bool quoted = false, ok = true;
+    size_t domain = 0; /* bytes of the path that are the domain for certain */
+    for (;;) {
+        quoted = *l->at == '"';
+        if (quoted) {
+            str part;
+            domain = path.n ? path.n - 1 : 0;
+            ok = parse_string(p, "an operator", &part);
+            if (!ok) break;
+            uint32_t len = strtab_len(strings, part);
+            memcpy(vec_extend(&path, len), ir_text(p->m, part), len);
+        } else {
+            struct span word = lex_while(l, LEX_IDENT | LEX_MARK);
+            memcpy(vec_extend(&path, (uint32_t)word.len), word.s, word.len);
+        }
+        if (lex_peek(l) == '.') {
+            if (quoted) domain = path.n;
+            vec_push(&path, '.');
+            l->at++;
+            lex_peek(l);
+        }
+        bool goes_on = path.n && path.at[path.n - 1] == '.';
+        if (!goes_on || !(lex_is(*l->at, LEX_IDENT) || *l->at == '"')) break;
+    }
+    if (ok) {
+        if (!quoted) {
+            size_t from = domain ? domain + 1 : 0;
+            size_t split = ir_domain_length(p->m, p->opsets, p->n_opsets, path.at, path.n);
+            if (split >= from) domain = split;
+        }
+        size_t op = domain ? domain + 1 : 0;
+        info.domain = ir_domain_canonical(p->m, strtab_add(strings, path.at, domain));
+        info.op = op < path.n ? strtab_add(strings, path.at + op, path.n - op) : 0;
+        ok = info.op != 0 || parse_expected(p, "an operator behind the domain");
+    }
+    vec_free(&path);
+    if (ok && lex_take(l, ':')) ok = parse_name(p, LEX_NAME, "an overload's name", &info.overload);
+    struct ir_node_info *node = &p->m->node.at[n];
+    node->loc = info.loc;
+    node->domain = info.domain;
+    node->op = info.op;
+    node->overload = info.overload;
+    return ok;
+}
+
+/* An operator of the default domain, as nearly all are; else read_operator. */
+static bool read_plain_operator(struct parser *p, ir_node n) {
+    struct lexer *l = &p->lex;
+    if (!lex_is(lex_peek(l), LEX_ALPHA)) return read_operator(p, n);
+    const char *from = l->at;
+    struct span word = lex_while(l, LEX_IDENT);
+    if (lex_is(*l->at, LEX_NAME) || lex_peek(l) == '.' || *l->at == ':' || *l->at == '"') {
+        l->at = from;
+        return read_operator(p, n);
+    }
+    p->m->node.at[n].loc = (ir_loc)(from - l->base);
+    p->m->node.at[n].op = strtab_add(&p->m->strings, word.s, word.len);
+    return true;
+}
+
+static bool read_attributes(struct parser *p, ir_node n) {
+    if (!lex_take(&p->lex, '<')) return true;
+    uint32_t first, count;
+    if (!parse_attrs(p, n, &first, &count)) return false;
+    p->m->node.at[n].attrs = first;
+    p->m->node.at[n].n_attrs = count;
+    return true;
+}
+
+static bool read_node(struct parser *p) {
+    struct ir_module *m = p->m;
+    struct lexer *l = &p->lex;
+    ir_node n = m->node.n;
+    uint32_t mark = p->refs.n;
+    vec_push(&m->node, ((struct ir_node_info){.graph = p->graph}));
+    if (lex_take(l, '[')) {
+        bool ok;
+        parse_maybe_name(p, LEX_NAME, &m->node.at[n].name, &ok);
+        if (!ok || !parse_take(p, ']', "']' behind the node's name")) return false;
+    }
+    if (!read_refs(p, '=', false)) return false;
+    struct lexer arrow = *l;
+    if (lex_take_arrow(&arrow) || !lex_take(l, '='))
+        return parse_expected(p, "'=' behind the node's outputs");
+    uint32_t n_outputs = p->refs.n - mark;
+    if (!read_plain_operator(p, n) || !read_attributes(p, n) ||
+        !parse_take(p, '(', "'(' before the node's inputs") || !read_refs(p, ')', true) ||
+        !parse_take(p, ')', "',' or ')' behind the node's inputs"))
+        return false;
+    if (m->node.at[n].n_attrs == 0 && !read_attributes(p, n)) return false;
+    uint32_t n_refs = p->refs.n - mark;
+    struct ir_node_info *node = &m->node.at[n];
+    node->n_outputs = n_outputs;
+    node->n_inputs = n_refs - n_outputs;
+    node->refs = m->ref_value.n;
+    ir_value *values = vec_extend(&m->ref_value, n_refs);
+    ir_loc *locs = vec_extend(&m->ref_loc, n_refs);
+    for (uint32_t i = 0; i < n_refs; i++) {
+        struct parse_ref *ref = &p->refs.at[mark + i];
+        locs[i] = ref->loc;
+        values[i] = ref->value;
+        if (i >= n_outputs || ref->name == 0) continue;
+        values[i] = define(p, ref->name, IR_DEF_NODE, ref->loc);
+        m->value.at[values[i]].node = n;
+        m->value.at[values[i]].output = i;
+    }
+    p->refs.n = mark;
+    vec_push(&p->nodes, n);
+    return true;
+}
+
+/* ---- graphs
+ * -------------------------------------------------------------------------------------- */
+
+static bool is_space(char c) { return c == ' ' || c == '\t'; }
+
+/* How far the line of `at` is indented. */
+static size_t indentation(const struct lexer *l, const char *at) {
+    while (at > l->base && at[-1] != '\n') at--;
+    const char *from = at;
+    while (is_space(*at)) at++;
+    return (size_t)(at - from);
+}
+
+static bool starts_line(const struct lexer *l, const char *at) {
+    while (at > l->base && is_space(at[-1])) at--;
+    return at == l->base || at[-1] == '\n';
+}
+
+/* After an error in the node that starts at `node`: to where the next one probably starts, or to
+ * the graph's '}'. The next node is taken to start a line that is not indented deeper than this
+ * one's; what stands on one line is left out together. */
+static void skip_node(struct parser *p, const char *node) {
+    struct lexer *l = &p->lex;
+    size_t indent = indentation(l, node);
+    for (uint32_t depth = 0; *l->at; l->at++) {
+        char c = *l->at;
+        bool may_start = lex_is(c, LEX_IDENT | LEX_MARK) || c == '[' || c == '"';
+        if (depth == 0 && may_start && l->at > node && starts_line(l, l->at) &&
+            indentation(l, l->at) <= indent)
+            return;
+        if (c == '"') {
+            if (!lex_skip_string(l)) l->at = l->end;
+            l->at--;
+        } else if (c == '#') {
+            lex_skip_comments(l);
+            l->at--;
+        } else if (c == '{') {
+            depth++;
+        } else if (c == '}') {
+            if (depth == 0) return;
+            depth--;
+        }
+    }
+}
+
+static bool read_nodes(struct parser *p, ir_graph g) {
+    struct lexer *l = &p->lex;
+    ir_loc open = parse_here(p);
+    if (!parse_take(p, '{', "'{' before the nodes")) return false;
+    uint32_t depth = p->depth, mark = p->nodes.n;
+    while (!lex_take(l, '}')) {
+        const char *node = l->at;
+        uint32_t refs = p->refs.n, attrs = p->attrs.n, values = p->values.n;
+        p->form = node_form;
+        if (*node == 0) {
+            bool first = !p->quiet;
+            parse_expected(p, "a node or '}'");
+            if (first && p->quiet && p->d->all.n)
+                diag_add_note(p->d, p->d->all.at[p->d->all.n - 1], open,
+                              "the graph's nodes begin here");
+            return false;
+        }
+        if (read_node(p)) continue;
+        if (p->quiet) return false;
+        skip_node(p, node);
+        p->refs.n = refs;
+        p->attrs.n = attrs;
+        p->values.n = values;
+        p->depth = depth;
+    }
+    struct ir_graph_info *graph = &p->m->graph.at[g];
+    graph->nodes = p->m->node_list.n;
+    graph->n_nodes = p->nodes.n - mark;
+    if (graph->n_nodes)
+        memcpy(vec_extend(&p->m->node_list, graph->n_nodes), p->nodes.at + mark,
+               graph->n_nodes * sizeof(ir_node));
+    p->nodes.n = mark;
+    return true;
+}
+
+/* The head of a graph, whose scope is open. */
+static bool read_head(struct parser *p, ir_graph g) {
+    struct ir_module *m = p->m;
+    m->graph.at[g].inputs = m->decl.n;
+    if (lex_take(&p->lex, '(') && !parse_list(p, ')', "',' or ')' behind an input", read_input))
+        return false;
+    m->graph.at[g].n_inputs = m->decl.n - m->graph.at[g].inputs;
+    if (!lex_take_arrow(&p->lex)) return parse_expected(p, "'=>' before the outputs");
+    uint32_t outputs = m->decl.n;
+    if (!parse_take(p, '(', "'(' before the outputs") ||
+        !parse_list(p, ')', "',' or ')' behind an output", read_output))
+        return false;
+    m->graph.at[g].outputs = outputs;
+    m->graph.at[g].n_outputs = m->decl.n - outputs;
+    m->graph.at[g].items = m->decl.n;
+    if (lex_take(&p->lex, '<') && !parse_list(p, '>', "',' or '>' behind a declaration", read_item))
+        return false;
+    m->graph.at[g].n_items = m->decl.n - m->graph.at[g].items;
+    return true;
+}
+
+bool parse_graph_body(struct parser *p, ir_graph g) {
+    ir_graph outer = p->graph;
+    uint32_t mark = p->undo.n, nodes = p->nodes.n;
+    p->graph = g;
+    bool ok = read_head(p, g) && read_nodes(p, g);
+    resolve_outputs(p, g);
+    forget_meanings(p, mark);
+    p->nodes.n = nodes;
+    p->graph = outer;
+    return ok;
+}
+
+bool parse_graph(struct parser *p, str name, ir_loc loc, ir_node owner, ir_graph *out) {
+    if (!parse_enter(p)) return false;
+    p->form = graph_form;
+    *out = p->m->graph.n;
+    vec_push(&p->m->graph, ((struct ir_graph_info){
+                               .name = name, .loc = loc, .parent = p->graph, .owner = owner}));
+    bool ok = parse_graph_body(p, *out);
+    p->depth--;
+    return ok;
+}
