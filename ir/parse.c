@@ -86,7 +86,7 @@ bool parse_enter(struct parser *p) {
         p->depth++;
         return true;
     }
-    struct diag *g = parse_error(p, DIAG_NESTING, parse_here(p), 1,
+    struct diag *g = parse_error(p, DIAG_TEXT_NESTING, parse_here(p), 1,
                                  "more than %d graphs or types inside each other", IR_MAX_NESTING);
     if (g) diag_set_help(p->d, g, "move inner graphs into functions");
     p->quiet = true; /* the way back through all these levels would report each of them */
