@@ -1,9 +1,10 @@
 /* Finds the control flow of a module and gives it one shape (control.h).
  *
  * Most models have none; then no array is made and the passes take their fast path. Otherwise the
- * graphs are walked once from the main one, outermost first, and for every loop the outer values that
- * its body reads are listed: what gradient analysis must know per trip are just those and the states.
- * Listing them walks each body once more per loop around it, so the cost is nodes times loop depth. */
+ * graphs are walked once from the main one, outermost first, and for every loop the outer values
+ * that its body reads are listed: what gradient analysis must know per trip are just those and the
+ * states. Listing them walks each body once more per loop around it, so the cost is nodes times
+ * loop depth. */
 #include "control.h"
 
 #include <string.h>
@@ -76,7 +77,8 @@ static void list_captures(struct finder *f, struct control *c, ir_graph g, uint3
 static uint32_t less(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t minus(uint32_t a, uint32_t b) { return a > b ? a - b : 0; }
 
-/* The verifier has compared the counts; `less` and `minus` keep a module that it did not see harmless. */
+/* The verifier has compared the counts; `less` and `minus` keep a module that it did not see
+ * harmless. */
 static void shape(struct finder *f, struct control *c) {
     const struct ir_module *m = f->m;
     const struct ir_node_info *node = &m->node.at[c->node];

@@ -1,11 +1,12 @@
 /* Control flow: the nodes that hold graphs, in one shape for the passes that walk them.
  *
- * Loop, Scan and SequenceMap are all loops here: a body with states that are carried from trip to trip
- * and scan values that each trip has its own of. A Loop has no scan inputs, a SequenceMap no states:
+ * Loop, Scan and SequenceMap are all loops here: a body with states that are carried from trip to
+ * trip and scan values that each trip has its own of. A Loop has no scan inputs, a SequenceMap no
+ * states:
  *
- *     node inputs    [ .. node_in .. | states | scan inputs ]      node outputs  [ states | scan outputs ]
- *     body inputs    [ .. body_in .. | states | scan inputs ]
- *     body outputs   [ .. body_out . | states | scan outputs ] */
+ *     node inputs    [ .. node_in .. | states | scan inputs ]      node outputs  [ states | scan
+ * outputs ] body inputs    [ .. body_in .. | states | scan inputs ] body outputs   [ .. body_out .
+ * | states | scan outputs ] */
 #ifndef DDPC_CONTROL_H
 #define DDPC_CONTROL_H
 
@@ -27,12 +28,13 @@ struct control {
     ir_graph otherwise; /* the else branch of an If */
     uint32_t node_in, body_in, body_out;
     uint32_t n_state, n_scan_in, n_scan_out;
-    uint32_t depth;     /* loops around it */
+    uint32_t depth;         /* loops around it */
     VEC(ir_value) captures; /* of a loop or opaque node: outer values read inside, each once */
 };
 
 struct control_flow {
-    uint32_t *of_node; /* by node: index in `all`, 0 for a plain node; NULL if there are no others */
+    uint32_t
+        *of_node; /* by node: index in `all`, 0 for a plain node; NULL if there are no others */
     VEC(struct control) all;
 };
 

@@ -17,8 +17,11 @@ const char *grad_class_name(enum grad_class c);
 /* A run-time boolean. Its index is its variable. */
 struct branch {
     const char *name; /* the producing value's name; "call/value" inside an inlined function */
-    ir_value value;   /* 0: a loop's trip count variable, whose name says so */
-    bool uniform;     /* the same on every rank, as the user promises */
+    ir_value
+        value; /* the boolean; 0: "there is a trip", named "(n>=1)" after one of the next two */
+    ir_value count; /* a loop's trip count, or a sequence or tensor that a loop scans */
+    str size;       /* a symbolic dimension that a loop scans */
+    bool uniform;   /* the same on every rank, as the user promises */
 };
 
 struct gradient {
@@ -33,8 +36,10 @@ struct gradient {
 
 struct reach {
     struct gradient *gradient; /* by parameter of the program */
-    bool *node_active;         /* by node: a gradient passes through it under some branch */
-    bool *ref_flows;   /* by index into module.ref_value, inputs only: gradient flows there */
+    /* Where the backward pass works, under some branch: on the ways between a loss and a parameter
+     * that trains in this step. Autograd computes nothing elsewhere. */
+    bool *node_active; /* by node: a gradient passes through it */
+    bool *ref_flows;   /* by index into module.ref_value, inputs only: a gradient flows there */
     bool exact_budget; /* false: the BDD budget was exceeded somewhere (a warning says where) */
 };
 
@@ -43,6 +48,7 @@ struct branches {
     struct bdd_manager *bdd;
     VEC(struct branch) all;
 };
+enum { BRANCHES_MAX_NODES = 1000000 }; /* of their decision diagrams */
 void branches_init(struct branches *b);
 void branches_free(struct branches *b);
 

@@ -1,0 +1,329 @@
+/* Value numbering and loop levels, for the conditions of control flow.
+ *
+ * Two `Greater(x, half)` are one branch, not two: a layer that is used when the one holds and
+ * another that is used when it does not are never both absent. So comparisons and logic are
+ * numbered by what they compute - operator, attributes, numbers of the inputs - and equal ones
+ * share a variable. Inputs in turn are equal if they are one value, copies of one, or small
+ * constants with the same text, since exporters write a constant again at each use. Random
+ * operators are never numbered: two executions of one node give two values (IEEE comparisons are
+ * not complements because of NaN, so `a > b` and `a <= b` stay two branches).
+ *
+ * A boolean inside a loop's body may have another value in each trip. A value's level is the depth
+ * of the innermost loop on whose carried values, trip number, scan slices or random operators it
+ * depends; 0 means that all trips see one value. Where levels are not known exactly they are too
+ * deep, never too shallow: a deeper level only forgets that two trips agree.
+ *
+ * One walk in execution order fills all three tables. */
+#include "numbering.h"
+
+#include <string.h>
+
+enum { MAX_NUMBERED_BYTES = 512 }; /* of a constant's text */
+
+struct walk {
+    struct numbering *n;
+    const struct ir_module *m;
+    VEC(ir_node) slots; /* hash table of numbered nodes; n is its size, a power of two */
+    uint32_t used;
+};
+
+static const struct {
+    const char *op;
+    enum logic logic;
+} logic_ops[] = {
+    {"Identity", LOGIC_COPY},
+    {"Reshape", LOGIC_SHAPE},
+    {"Squeeze", LOGIC_SHAPE},
+    {"Unsqueeze", LOGIC_SHAPE},
+    {"Flatten", LOGIC_SHAPE},
+    {"Cast", LOGIC_CAST},
+    {"Not", LOGIC_NOT},
+    {"And", LOGIC_AND},
+    {"Or", LOGIC_OR},
+    {"Xor", LOGIC_XOR},
+    {"Equal", LOGIC_EQUAL},
+    {"Greater", LOGIC_GREATER},
+    {"Less", LOGIC_LESS},
+    {"GreaterOrEqual", LOGIC_GREATER_OR_EQUAL},
+    {"LessOrEqual", LOGIC_LESS_OR_EQUAL},
+    {"Constant", LOGIC_CONSTANT},
+};
+
+enum logic numbering_logic(const struct numbering *n, ir_node node) {
+    uint32_t def = n->m->node.at[node].def;
+    return def < n->n_logic ? n->logic[def] : LOGIC_OTHER;
+}
+
+/* ---- constants
+ * ------------------------------------------------------------------------------------ */
+
+static bool one_int(const struct ir_module *m, ir_data d, int64_t *out) {
+    const int64_t *ints;
+    if (!d || m->data.at[d].count != 1 || ir_data_ints(m, d, &ints) != 1) return false;
+    *out = ints[0];
+    return true;
+}
+
+bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out) {
+    const struct ir_module *m = n->m;
+    for (;;) {
+        const struct ir_value_info *value = &m->value.at[v];
+        if (value->def == IR_DEF_INITIALIZER) {
+            bool overridable = value->also_input && !(m->has_ir_version && m->ir_version < 4);
+            return !overridable && one_int(m, value->data, out);
+        }
+        if (!v || value->def != IR_DEF_NODE) return false;
+        ir_value in = ir_input(m, value->node, 0);
+        ir_attr a;
+        switch (numbering_logic(n, value->node)) {
+        case LOGIC_COPY:
+        case LOGIC_SHAPE: v = in; break;
+        case LOGIC_CAST: /* between integers; to a boolean it would be a comparison */
+            if (ir_type_dtype(m, value->type) == IR_BOOL && !n->boolish[in]) {
+                if (!numbering_constant(n, in, out)) return false;
+                *out = *out != 0;
+                return true;
+            }
+            v = in;
+            break;
+        case LOGIC_CONSTANT:
+            if ((a = ir_attr_find(m, value->node, "value")))
+                return m->attr.at[a].kind == IR_ATTR_TENSOR && m->attr.at[a].n_values == 1 &&
+                       one_int(m, m->attr_value.at[m->attr.at[a].values].tensor.data, out);
+            if (!(a = ir_attr_find(m, value->node, "value_int")) &&
+                !(a = ir_attr_find(m, value->node, "value_ints")))
+                return false;
+            if (m->attr.at[a].n_values != 1) return false;
+            *out = m->attr_value.at[m->attr.at[a].values].i;
+            return true;
+        default: return false;
+        }
+    }
+}
+
+/* ---- value numbering
+ * ------------------------------------------------------------------------------- */
+
+static bool attr_equal(const struct ir_module *m, ir_attr a, ir_attr b) {
+    const struct ir_attr_info *x = &m->attr.at[a], *y = &m->attr.at[b];
+    if (x->name != y->name || x->kind != y->kind || x->ref || y->ref || x->n_values != y->n_values)
+        return false;
+    for (uint32_t i = 0; i < x->n_values; i++) {
+        const union ir_attr_value *u = &m->attr_value.at[x->values + i];
+        const union ir_attr_value *v = &m->attr_value.at[y->values + i];
+        switch (x->kind) {
+        case IR_ATTR_INT:
+        case IR_ATTR_INTS:
+            if (u->i != v->i) return false;
+            break;
+        case IR_ATTR_FLOAT:
+        case IR_ATTR_FLOATS:
+            if (memcmp(&u->f, &v->f, sizeof u->f)) return false;
+            break;
+        case IR_ATTR_STRING:
+            if (u->s != v->s) return false;
+            break;
+        case IR_ATTR_TENSOR: {
+            const struct ir_data_info *c = &m->data.at[u->tensor.data];
+            const struct ir_data_info *d = &m->data.at[v->tensor.data];
+            if (u->tensor.type != v->tensor.type || c->kind != IR_DATA_LITERALS ||
+                d->kind != IR_DATA_LITERALS || c->length != d->length ||
+                c->length > MAX_NUMBERED_BYTES ||
+                memcmp(m->source->bytes + c->loc, m->source->bytes + d->loc, c->length))
+                return false;
+            break;
+        }
+        default: return false;
+        }
+    }
+    return true;
+}
+
+/* What a node computes: its operator and the numbers of its inputs, mirrored and sorted where that
+ * changes nothing. */
+struct key {
+    uint32_t op; /* a definition */
+    ir_value a, b;
+    uint32_t n_inputs;
+};
+
+static struct key key_of(const struct walk *w, ir_node n) {
+    const struct ir_node_info *node = &w->m->node.at[n];
+    ir_value a = ir_input(w->m, n, 0), b = ir_input(w->m, n, 1);
+    struct key k = {node->def, w->n->same[a], w->n->same[b], node->n_inputs};
+    enum logic l = numbering_logic(w->n, n);
+    bool mirrored = l == LOGIC_GREATER || l == LOGIC_GREATER_OR_EQUAL;
+    bool symmetric = l == LOGIC_AND || l == LOGIC_OR || l == LOGIC_XOR || l == LOGIC_EQUAL;
+    if (mirrored || (symmetric && k.a > k.b)) {
+        ir_value swap = k.a;
+        k.a = k.b, k.b = swap;
+    }
+    if (mirrored) k.op = l == LOGIC_GREATER ? LOGIC_LESS : LOGIC_LESS_OR_EQUAL;
+    if (l == LOGIC_LESS || l == LOGIC_LESS_OR_EQUAL) k.op = l;
+    if (mirrored || l == LOGIC_LESS || l == LOGIC_LESS_OR_EQUAL) k.op |= 0x80000000;
+    return k;
+}
+
+static bool nodes_equal(const struct walk *w, ir_node x, ir_node y) {
+    const struct ir_node_info *a = &w->m->node.at[x], *b = &w->m->node.at[y];
+    struct key j = key_of(w, x), k = key_of(w, y);
+    if (j.op != k.op || j.a != k.a || j.b != k.b || j.n_inputs != k.n_inputs) return false;
+    for (uint32_t i = 2; i < a->n_inputs; i++)
+        if (w->n->same[ir_input(w->m, x, i)] != w->n->same[ir_input(w->m, y, i)]) return false;
+    if (a->n_attrs != b->n_attrs) return false;
+    for (uint32_t i = 0; i < a->n_attrs; i++)
+        if (!attr_equal(w->m, a->attrs + i, b->attrs + i)) return false;
+    return true;
+}
+
+/* A constant is numbered if its text is small; then it has one attribute, which makes its hash. */
+static bool small_constant(const struct ir_module *m, ir_node n) {
+    const struct ir_node_info *node = &m->node.at[n];
+    if (node->n_attrs != 1) return false;
+    const struct ir_attr_info *a = &m->attr.at[node->attrs];
+    if (a->ref || a->n_values != 1) return false;
+    if (a->kind != IR_ATTR_TENSOR) return a->kind == IR_ATTR_INT || a->kind == IR_ATTR_FLOAT;
+    const struct ir_data_info *d = &m->data.at[m->attr_value.at[a->values].tensor.data];
+    return d->kind == IR_DATA_LITERALS && d->length <= MAX_NUMBERED_BYTES;
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n) {
+    for (const uint8_t *b = bytes; n-- > 0; b++) h = (h ^ *b) * 0x100000001B3u;
+    return h;
+}
+
+static uint32_t hash_node(const struct walk *w, ir_node n) {
+    const struct ir_module *m = w->m;
+    struct key k = key_of(w, n);
+    uint64_t h = k.op * 0x9E3779B97F4A7C15u ^ k.a * 0xC2B2AE3D27D4EB4Fu ^ k.b * 0x165667B19E3779F9u;
+    if (numbering_logic(w->n, n) == LOGIC_CONSTANT) {
+        const struct ir_attr_info *a = &m->attr.at[m->node.at[n].attrs];
+        const union ir_attr_value *v = &m->attr_value.at[a->values];
+        if (a->kind == IR_ATTR_TENSOR) {
+            const struct ir_data_info *d = &m->data.at[v->tensor.data];
+            h = hash_bytes(h ^ v->tensor.type, m->source->bytes + d->loc, d->length);
+        } else
+            h = a->kind == IR_ATTR_INT ? hash_bytes(h, &v->i, sizeof v->i)
+                                       : hash_bytes(h, &v->f, sizeof v->f);
+    }
+    h ^= h >> 31;
+    h *= 0xBF58476D1CE4E5B9u;
+    return (uint32_t)(h >> 32);
+}
+
+/* The slot of an equal node, or the free one where it belongs. */
+static ir_node *slot_of(struct walk *w, ir_node n) {
+    uint32_t i = hash_node(w, n);
+    for (;; i++) {
+        ir_node *slot = &w->slots.at[i & (w->slots.n - 1)];
+        if (!*slot || nodes_equal(w, *slot, n)) return slot;
+    }
+}
+
+static void grow_slots(struct walk *w) {
+    if (w->used * 2 < w->slots.n) return;
+    ir_node *old = w->slots.at;
+    uint32_t n_old = w->slots.n, n = n_old ? n_old * 2 : 64;
+    w->slots.at = NULL;
+    w->slots.n = w->slots.cap = 0;
+    memset(vec_extend(&w->slots, n), 0, n * sizeof *old);
+    for (uint32_t i = 0; i < n_old; i++)
+        if (old[i]) *slot_of(w, old[i]) = old[i];
+    vec_release_(old);
+}
+
+static void number_node(struct walk *w, ir_node n) {
+    ir_value out = ir_outputs(w->m, n)[0];
+    grow_slots(w);
+    ir_node *slot = slot_of(w, n);
+    if (*slot)
+        w->n->same[out] = w->n->same[ir_outputs(w->m, *slot)[0]];
+    else
+        *slot = n, w->used++;
+}
+
+/* ---- the walk
+ * -------------------------------------------------------------------------------------- */
+
+static bool is_bool(const struct ir_module *m, ir_value v) {
+    return ir_type_dtype(m, m->value.at[v].type) == IR_BOOL;
+}
+
+static uint16_t deeper(uint16_t a, uint16_t b) { return a > b ? a : b; }
+
+static bool walk_graph(struct walk *w, ir_graph g, uint16_t depth);
+
+/* True if a random operator is inside. */
+static bool walk_control(struct walk *w, const struct control *c, uint16_t depth, uint16_t *level) {
+    const struct ir_module *m = w->m;
+    struct numbering *n = w->n;
+    ir_graph inner;
+    bool random = false, loop = control_is_loop(c);
+    if (loop)
+        for (uint32_t i = 0; i < m->graph.at[c->body].n_inputs; i++)
+            n->level[control_graph_input(m, c->body, i)] = depth + 1;
+    for (uint32_t k = 0; (inner = control_graph(m, c->node, k)); k++)
+        random |= walk_graph(w, inner, depth + loop);
+    if (c->kind == CONTROL_IF)
+        for (uint32_t k = 0; k < m->node.at[c->node].n_outputs; k++) {
+            ir_value yes = control_graph_output(m, c->body, k);
+            ir_value no = control_graph_output(m, c->otherwise, k);
+            n->level[ir_outputs(m, c->node)[k]] = deeper(n->level[yes], n->level[no]);
+        }
+    for (uint32_t i = 0; i < c->captures.n; i++)
+        *level = deeper(*level, n->level[c->captures.at[i]]);
+    if (random && c->kind != CONTROL_IF) *level = depth;
+    return random;
+}
+
+static bool walk_graph(struct walk *w, ir_graph g, uint16_t depth) {
+    const struct ir_module *m = w->m;
+    struct numbering *n = w->n;
+    const struct ir_graph_info *graph = &m->graph.at[g];
+    bool any_random = false;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        ir_node at = m->node_list.at[graph->nodes + i];
+        const struct ir_node_info *node = &m->node.at[at];
+        uint32_t flags = op_get(n->ops, node->def)->flags;
+        bool random = flags & (OP_RANDOM | OP_ASSUMED);
+        uint16_t level = random ? depth : 0;
+        const ir_value *in = ir_inputs(m, at), *out = ir_outputs(m, at);
+        for (uint32_t k = 0; k < node->n_inputs; k++) level = deeper(level, n->level[in[k]]);
+        const struct control *c = control_of(n->control, at);
+        if (c) random |= walk_control(w, c, depth, &level);
+        any_random |= random;
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            n->level[out[k]] = deeper(n->level[out[k]], level);
+        if (!node->n_outputs || !out[0]) continue;
+        enum logic l = numbering_logic(n, at);
+        n->boolish[out[0]] =
+            is_bool(m, out[0]) || (node->n_inputs && n->boolish[in[0]] &&
+                                   (l == LOGIC_COPY || l == LOGIC_SHAPE || l == LOGIC_CAST));
+        if (l == LOGIC_COPY && node->n_inputs)
+            n->same[out[0]] = n->same[in[0]];
+        else if (node->n_outputs == 1 &&
+                 (l == LOGIC_CONSTANT ? small_constant(m, at) : flags & OP_DETERMINISTIC_BOOL))
+            number_node(w, at);
+    }
+    return any_random;
+}
+
+void numbering_make(struct numbering *n, const struct ir_module *m, const struct op_table *ops,
+                    const struct control_flow *control, struct arena *a) {
+    *n = (struct numbering){.m = m, .ops = ops, .control = control, .n_logic = ops->n_defs};
+    n->logic = arena_new(a, uint8_t, n->n_logic);
+    for (size_t i = 0; i < sizeof logic_ops / sizeof *logic_ops; i++) {
+        uint32_t def = op_find(ops, "", logic_ops[i].op);
+        if (def && def < n->n_logic) n->logic[def] = logic_ops[i].logic;
+    }
+    n->same = arena_new(a, ir_value, m->value.n);
+    n->level = arena_new(a, uint16_t, m->value.n);
+    n->boolish = arena_new(a, bool, m->value.n);
+    for (ir_value v = 0; v < m->value.n; v++) {
+        n->same[v] = v;
+        n->boolish[v] = is_bool(m, v);
+    }
+    struct walk w = {.n = n, .m = m};
+    walk_graph(&w, m->main, 0);
+    vec_free(&w.slots);
+}
