@@ -57,7 +57,7 @@ void reach_step(struct program *p, uint32_t step, struct branches *b, struct dia
                 struct reach *out);
 
 /* explain.c: the path from a parameter to the loss, or every cut, as text for the user. */
-void reach_explain(struct program *p, uint32_t step, const struct branches *b,
-                   const struct reach *r, uint32_t param, FILE *out);
+void reach_explain(struct program *p, uint32_t step, struct branches *b, const struct reach *r,
+                   uint32_t param, FILE *out);
 
 #endif

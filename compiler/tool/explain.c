@@ -1,0 +1,45 @@
+/* `ddpc explain MODEL PARAMETER`: the way from a parameter to the loss, or every place where such a
+ * way is cut, for each step. The parameter is named as `check` names it, or by any of its aliases.
+ */
+#include "tool.h"
+
+#include <string.h>
+
+static bool is_called(const struct program *p, const struct param *param, const char *name) {
+    if (!strcmp(ir_text(p->m, param->name), name)) return true;
+    for (uint32_t i = 0; i < param->aliases.n; i++)
+        if (!strcmp(ir_text(p->m, param->aliases.at[i]), name)) return true;
+    for (uint32_t i = 0; i <= param->tied.n; i++) {
+        ir_value v = i ? param->tied.at[i - 1] : param->value;
+        if (v && !strcmp(ir_value_name(p->m, v), name)) return true;
+    }
+    return false;
+}
+
+static int no_such_parameter(struct tool *t, const struct program *p, const char *name) {
+    const char **names = arena_new(&t->arena, const char *, p->params.n);
+    for (uint32_t i = 0; i < p->params.n; i++) names[i] = ir_text(p->m, p->params.at[i].name);
+    const char *near = diag_nearest(name, names, p->params.n);
+    return tool_usage_error(t, "the model has no parameter '%s'%s%s%s", name,
+                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+int tool_explain(struct tool *t) {
+    struct compilation c;
+    pipeline_init(&c, &t->options);
+    int result = tool_run_pipeline(t, &c, PIPELINE_reach);
+    if (result == TOOL_OK) {
+        const char *name = t->args.at[t->args.n - 1];
+        uint32_t i = 0;
+        while (i < c.program.params.n && !is_called(&c.program, &c.program.params.at[i], name)) i++;
+        if (i == c.program.params.n)
+            result = no_such_parameter(t, &c.program, name);
+        else {
+            printf("%s\n", ir_text(&c.module, c.program.params.at[i].name));
+            for (uint32_t s = 0; s < c.program.steps.n; s++)
+                reach_explain(&c.program, s, &c.branches, &c.reach[s], i, stdout);
+        }
+    }
+    pipeline_free(&c);
+    return result;
+}
