@@ -64,7 +64,7 @@ static bool uniform_alone(const struct branches *b, bdd guard) {
 
 static void group_items(struct bucketer *u, const struct reach *r, const struct branches *b,
                         const struct ready_times *ready) {
-    struct keyed *keyed = arena_new(&u->scratch, struct keyed, u->n);
+    struct keyed *keyed = arena_new(&u->scratch, struct keyed, u->n + 1u);
     for (uint32_t i = 0; i < u->n; i++) {
         const struct gradient *g = &r->gradient[ready->order[i]];
         bool conditional = g->class == GRAD_CONDITIONAL;
@@ -304,8 +304,8 @@ static void policy_ddp(struct bucketer *u, sched_cuts *out) {
     uint64_t cap = mib(u->o->bucket_cap_mib > 0 ? u->o->bucket_cap_mib : 25);
     uint32_t *boundary = arena_new(&u->scratch, uint32_t, u->n + 1u);
     struct ordered *o = arena_new(&u->scratch, struct ordered, u->n + 1u);
-    struct sched_item *items = arena_new(&u->scratch, struct sched_item, u->n);
-    uint64_t *raw = arena_new(&u->scratch, uint64_t, u->n);
+    struct sched_item *items = arena_new(&u->scratch, struct sched_item, u->n + 1u);
+    uint64_t *raw = arena_new(&u->scratch, uint64_t, u->n + 1u);
     VEC(struct ordered) cuts = {0};
     for (uint32_t g = 0; g < u->out->group.n; g++) {
         uint32_t start = u->start[g], n = u->start[g + 1] - start;
@@ -347,8 +347,8 @@ static int compare_ready(const void *a, const void *b) {
 }
 
 static double lower_bound(struct bucketer *u) {
-    uint64_t *tail = arena_new(&u->scratch, uint64_t, u->out->group.n);
-    struct sched_item *latest = arena_new(&u->scratch, struct sched_item, u->n_early);
+    uint64_t *tail = arena_new(&u->scratch, uint64_t, u->out->group.n + 1u);
+    struct sched_item *latest = arena_new(&u->scratch, struct sched_item, u->n_early + 1u);
     memcpy(latest, u->item, u->n_early * sizeof *latest);
     qsort(latest, u->n_early, sizeof *latest, compare_ready);
     double bound = 0, cost = 0;
@@ -398,8 +398,8 @@ bool schedule_step(struct program *p, uint32_t step, const struct reach *r,
     if (o->schedule == SCHEDULE_EXACT && o->max_buckets > 0)
         out->max_buckets = (uint32_t)o->max_buckets;
     struct bucketer u = {.p = p, .t = t, .o = o, .d = d, .out = out, .n = ready->n};
-    u.item = arena_new(&u.scratch, struct sched_item, u.n);
-    u.raw = arena_new(&u.scratch, uint64_t, u.n);
+    u.item = arena_new(&u.scratch, struct sched_item, u.n + 1u);
+    u.raw = arena_new(&u.scratch, uint64_t, u.n + 1u);
     group_items(&u, r, b, ready);
     out->lower_bound_us = lower_bound(&u);
 
