@@ -1,0 +1,36 @@
+/* Opening a plan on behalf of a command: the reader's one sentence becomes a diagnostic with a code
+ * that `ddpc help` explains. */
+#include "plan_tool.h"
+#include <string.h>
+
+static enum diag_code code_of(enum plan_status status) {
+    switch (status) {
+    case PLAN_NOT_A_PLAN: return DIAG_NOT_A_PLAN;
+    case PLAN_OTHER_MAJOR: return DIAG_PLAN_OTHER_MAJOR;
+    case PLAN_TRUNCATED: return DIAG_PLAN_TRUNCATED;
+    case PLAN_BAD_HASH: return DIAG_PLAN_DAMAGED;
+    case PLAN_CORRUPT: return DIAG_PLAN_CORRUPT;
+    case PLAN_OK:
+    case PLAN_UNREADABLE:
+    case PLAN_NO_MEMORY: break;
+    }
+    return DIAG_PLAN_UNREADABLE;
+}
+
+struct plan *tool_open_plan(const struct tool *t, const char *path) {
+    struct plan_error error;
+    struct diags d;
+    bool standard = strcmp(path, "-") == 0;
+    struct plan *p = plan_open_file(standard ? "/dev/stdin" : path, &error);
+    if (p) return p;
+    diags_init(&d, NULL);
+    struct diag *g =
+        diag_plain(&d, code_of(error.status), standard ? "<stdin>" : path, "%s", error.message);
+    if (error.status == PLAN_NOT_A_PLAN)
+        diag_set_help(&d, g, "ddpc MODEL -o PLAN compiles a model into a plan");
+    if (error.status == PLAN_OTHER_MAJOR)
+        diag_set_help(&d, g, "compile the model again with this ddpc");
+    tool_print_diags(t, &d);
+    diags_free(&d);
+    return NULL;
+}
