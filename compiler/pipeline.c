@@ -105,6 +105,7 @@ const char *pipeline_pass_name(enum pipeline_pass p) { return passes[p].name; }
 static bool run_list(struct compilation *c) {
     struct reach reach;
     struct ready_times ready;
+    ir_module_init(&c->module, &c->source);
     if (!from_list_read(&c->program, &c->module, c->options, &c->branches, &reach, &ready,
                         &c->diags))
         return false;
@@ -154,7 +155,6 @@ void pipeline_init(struct compilation *c, const struct options *options) {
     memset(c, 0, sizeof *c);
     c->options = options;
     diags_init(&c->diags, &c->source);
-    ir_module_init(&c->module, &c->source);
     op_table_init(&c->ops);
     branches_init(&c->branches);
 }

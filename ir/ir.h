@@ -241,6 +241,7 @@ struct ir_module {
     uint32_t *type_slots, n_type_slots; /* hash table that keeps each type once */
 };
 
+/* An empty module. ir_parse starts with it. */
 void ir_module_init(struct ir_module *m, struct source *source);
 void ir_module_free(struct ir_module *m);
 

@@ -35,7 +35,6 @@ static inline void fixture_params(struct fixture *f, const char *text) {
 static inline bool fixture_build(struct fixture *f, const char *text) {
     source_from_memory(&f->source, "m.ir", text, strlen(text));
     diags_init(&f->d, &f->source);
-    ir_module_init(&f->m, &f->source);
     op_table_init(&f->ops);
     f->ok = ir_parse(&f->m, &f->source, &f->d) && ir_verify(&f->m, &f->ops, &f->d) &&
             inline_functions(&f->m, &f->ops, &f->d);
