@@ -1,7 +1,7 @@
 /* Arenas and growing arrays.
  *
  * An arena is a list of blocks. The newest one is handed out from front to back, 16 bytes at a
- * time; when it is full, a block of twice the size follows (up to 1 MiB), so that small users stay
+ * time; when it is full, a block of twice the size follows (up to 16 MiB), so that small users stay
  * small and large ones rarely come here. A request that would waste much of a block gets a block of
  * its own, which is linked behind the newest one so that the latter's free part stays in use.
  * Blocks come from calloc and are never reused, which is why memory from an arena is zero without
@@ -11,12 +11,15 @@
  * and checking every allocation would be code that never runs. The library itself does not decide
  * how to die; it calls the hook and, should that return, aborts rather than go on with a null
  * pointer. */
+#define _GNU_SOURCE /* madvise */
 #include "arena.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { ALIGN = 16, FIRST_BLOCK = 4 << 10, LARGEST_BLOCK = 1 << 20 };
+enum { ALIGN = 16, FIRST_BLOCK = 4 << 10, LARGEST_BLOCK = 16 << 20, HUGE_FROM = 4 << 20 };
 
 struct arena_block {
     struct arena_block *older;
@@ -38,9 +41,16 @@ static void *no_memory(size_t bytes) {
     abort();
 }
 
+void arena_advise_huge(void *at, size_t bytes) {
+    if (bytes < HUGE_FROM) return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at / page * page;
+    madvise((void *)from, (uintptr_t)at + bytes - from, MADV_HUGEPAGE); /* advice: may fail */
+}
+
 static struct arena_block *new_block(size_t size) {
     struct arena_block *b = size <= SIZE_MAX - HEADER ? calloc(1, HEADER + size) : NULL;
     if (!b) return no_memory(size);
+    arena_advise_huge(b, size);
     b->size = size;
     return b;
 }
@@ -121,6 +131,7 @@ void *vec_grow_(void *at, uint32_t n, size_t more, uint32_t *cap, size_t size) {
     if (want > SIZE_MAX / size) return no_memory(SIZE_MAX);
     void *grown = realloc(at, want * size);
     if (!grown) return no_memory(want * size);
+    arena_advise_huge(grown, want * size);
     *cap = (uint32_t)want;
     return grown;
 }

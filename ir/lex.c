@@ -58,13 +58,13 @@ bool lex_take_arrow(struct lexer *l) {
 
 /* The closing quote of the string that starts at `at`; NULL if there is none. */
 static const char *closing_quote(const char *at, const char *end, bool *escaped) {
-    *escaped = false;
-    for (at++; at < end; at++) {
+    at++;
+    const char *quote = memchr(at, '"', (size_t)(end - at));
+    *escaped = quote && memchr(at, '\\', (size_t)(quote - at));
+    if (!*escaped) return quote;
+    for (; at < end; at++) {
         if (*at == '"') return at;
-        if (*at == '\\') {
-            *escaped = true;
-            at++;
-        }
+        if (*at == '\\') at++;
     }
     return NULL;
 }

@@ -15,7 +15,10 @@
  * said, since every construct that is still open would complain about the same end. */
 #include "parse.h"
 
-enum { MAX_ERRORS = 100 }; /* beyond it the rest is noise: reading stops */
+enum {
+    MAX_ERRORS = 100,    /* beyond it the rest is noise: reading stops */
+    BYTES_PER_NAME = 64, /* of a text without weights, roughly: a guess for the table of strings */
+};
 
 static const char model_form[] = "a model reads: <ir_version: 8, opset_import: [\"\" : 17]> "
                                  "name (inputs) => (outputs) <initializers> { nodes }";
@@ -222,7 +225,7 @@ static bool unknown_key(struct parser *p, struct span key, ir_loc loc, const cha
 
 static bool read_model_entry(struct parser *p) {
     struct ir_module *m = p->m;
-    struct span key;
+    struct span key = {0};
     ir_loc loc;
     if (!read_key(p, &key, &loc)) return false;
     if (span_is(key, "ir_version"))
@@ -249,7 +252,7 @@ static bool read_model_entry(struct parser *p) {
 
 static bool read_function_entry(struct parser *p) {
     struct ir_function_info *f = &p->m->function.at[p->m->function.n - 1];
-    struct span key;
+    struct span key = {0};
     ir_loc loc;
     if (!read_key(p, &key, &loc)) return false;
     if (span_is(key, "domain")) {
@@ -337,6 +340,7 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
         diag_set_help(d, g, "this is not a model's text; is it a binary .onnx file or truncated?");
     } else {
         if (source->size >= 3 && memcmp(source->bytes, "\xef\xbb\xbf", 3) == 0) p.lex.at += 3;
+        strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));
         read_model(&p);
     }
     vec_free(&p.meaning);

@@ -18,6 +18,8 @@ struct strtab {
 
 void strtab_init(struct strtab *t);
 void strtab_free(struct strtab *t);
+/* Makes room for n strings, if the caller can tell. */
+void strtab_reserve(struct strtab *t, uint32_t n);
 str strtab_add(struct strtab *t, const char *s, size_t len);
 str strtab_addz(struct strtab *t, const char *s);
 str strtab_printf(struct strtab *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
