@@ -49,8 +49,7 @@ static bool run_inline(struct compilation *c) {
 }
 
 static bool run_types(struct compilation *c) {
-    infer_types(&c->module, &c->ops, c->options, &c->diags);
-    return true;
+    return infer_types(&c->module, &c->ops, c->options, &c->diags);
 }
 
 static bool run_program(struct compilation *c) {

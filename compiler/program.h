@@ -69,8 +69,9 @@ void program_free(struct program *p);
  */
 bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d);
 
-/* types.c: gives values the types that follow from the operators; believes declarations. */
-void infer_types(struct ir_module *m, const struct op_table *ops, const struct options *o,
+/* types.c: gives values the types that follow from the operators; believes declarations. False after
+ * reporting that a --dim does not read. */
+bool infer_types(struct ir_module *m, const struct op_table *ops, const struct options *o,
                  struct diags *d);
 
 #endif

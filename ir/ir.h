@@ -304,6 +304,6 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d);
 void ir_print(const struct ir_module *m, FILE *out);
 /* verify.c: names, order, arity, opsets, operators (ops.h). Sets node.def and node.callee. */
 struct op_table;
-bool ir_verify(struct ir_module *m, const struct op_table *ops, struct diags *d);
+bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d);
 
 #endif
