@@ -56,6 +56,9 @@ struct comm_ops {
     void (*abort)(ddprt_comm *c, int code, int rank_at_fault);
     /* The lowest rank that the pending collective waits for, -1 if none. */
     int (*missing)(ddprt_comm *c);
+    /* Publishes which parameter this rank waits for in which step, for those who wait for this
+     * rank. */
+    void (*hint)(ddprt_comm *c, uint64_t sequence, uint32_t parameter);
     /* Publishes this rank's record; the first one stays. Works on a broken transport too. */
     void (*post)(ddprt_comm *c, const struct comm_record *mine);
     /* Waits until every living rank has posted one or the deadline passes, then copies them all. */

@@ -96,6 +96,11 @@ static int add_bucket(ddprt_runtime *rt, struct step_state *s, uint32_t bucket) 
     if (code) {
         struct comm_record r = record_at(rt, code, failure.rank);
         r.bucket = (int32_t)bucket;
+        if (failure.parameter >= 0 && (uint32_t)failure.parameter < rt->n_params) {
+            r.parameter = failure.parameter;
+            r.bucket = (int32_t)s->slot[r.parameter].bucket;
+            snprintf(r.message, sizeof r.message, "it was waiting for this gradient");
+        }
         if (failure.step >= 0) { /* where the other one is */
             r.step = failure.step;
             r.sequence = failure.sequence;
@@ -114,6 +119,23 @@ static void complete(ddprt_runtime *rt) {
     tell_news(rt);
 }
 
+/* While nothing comes: tells the others which gradient this rank still waits for. Should they give
+ * up, they can name it. */
+static void hint(ddprt_runtime *rt) {
+    struct step_state *s = atomic_load(&rt->current);
+    uint64_t epoch = atomic_load(&s->epoch);
+    if (atomic_load(&rt->completed) == epoch >> CLAIM_SHIFT) return;
+    const struct plan_segment *g = &rt->plan->segment[s->plan->first_segment];
+    for (uint32_t b = 0; b < s->n_buckets; g += s->plan_bucket[b++].n_segments) {
+        if (atomic_load(&s->bucket[b].left) == 0) continue;
+        for (uint32_t i = 0; i < s->plan_bucket[b].n_segments; i++)
+            if (atomic_load(&s->slot[g[i].param].claim) < epoch) {
+                rt->comm->ops->hint(rt->comm, epoch >> CLAIM_SHIFT, g[i].param);
+                return;
+            }
+    }
+}
+
 void *communicate(void *runtime) {
     ddprt_runtime *rt = runtime;
     for (uint32_t taken = 0;;) {
@@ -121,7 +143,10 @@ void *communicate(void *runtime) {
             atomic_store(&rt->asleep, 1);
             futex_wait(&rt->issued, taken, FUTEX_SLICE_NS, false);
             atomic_store(&rt->asleep, 0);
-            if (atomic_load(&rt->issued) == taken) continue;
+            if (atomic_load(&rt->issued) == taken) {
+                hint(rt);
+                continue;
+            }
         }
         if (atomic_load(&rt->quit)) return NULL;
         uint32_t bucket = rt->queue[taken++ & rt->queue_mask];

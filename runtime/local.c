@@ -234,6 +234,11 @@ static int local_allreduce(ddprt_comm *comm, const struct comm_op *op,
     struct local_tag tag = {op->sequence, op->bytes, op->step, op->bucket};
     c->shared->rank[comm->rank].tag = tag;
     int code = meet(c, INT64_MAX, failure);
+    if (code == DDPRT_PEER_STALLED || code == DDPRT_PEER_DIED || code == DDPRT_PEER_LEFT) {
+        uint64_t hint = atomic_load(&c->shared->rank[failure->rank].hint);
+        if (hint && hint >> 32 == (op->sequence & UINT32_MAX))
+            failure->parameter = (int32_t)(hint & UINT32_MAX);
+    }
     if (code) return code;
 
     int odd = odd_one_out(c);
@@ -263,6 +268,11 @@ static int local_allreduce(ddprt_comm *comm, const struct comm_op *op,
 
 static void local_abort(ddprt_comm *comm, int code, int rank_at_fault) {
     break_word((struct local *)comm, code, rank_at_fault);
+}
+
+static void local_hint(ddprt_comm *comm, uint64_t sequence, uint32_t parameter) {
+    struct local *c = (struct local *)comm;
+    atomic_store(&c->shared->rank[comm->rank].hint, sequence << 32 | parameter);
 }
 
 static void local_post(ddprt_comm *comm, const struct comm_record *mine) {
@@ -309,6 +319,7 @@ static const struct comm_ops local_ops = {
     .allreduce = local_allreduce,
     .abort = local_abort,
     .missing = local_missing,
+    .hint = local_hint,
     .post = local_post,
     .collect = local_collect,
     .close = local_close,

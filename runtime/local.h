@@ -18,6 +18,7 @@ struct local_rank {
     _Alignas(64) _Atomic uint64_t arrived; /* the last generation that it waits for or has passed */
     _Atomic uint32_t left;                 /* 1: it has closed its comm */
     _Atomic uint32_t posted;               /* 1: `record` is complete */
+    _Atomic uint64_t hint;                 /* low half of a sequence number << 32 | parameter */
     int32_t pid;
     struct local_tag tag;
     struct comm_record record;

@@ -126,7 +126,7 @@ static void divide(void *data, uint64_t n, uint32_t dtype, int by) {
     float *f = data;
     double *d = data;
     uint16_t *h = data;
-    float factor = 1.0f / (float)by;
+    float factor = (float)(1.0 / by);
     switch (dtype) {
     case PLAN_FLOAT32:
         for (uint64_t i = 0; i < n; i++) f[i] *= factor;

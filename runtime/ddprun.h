@@ -1,0 +1,96 @@
+/* ddprun: runs a plan on real transports with made-up gradients, and checks every element.
+ *
+ * ddprun_options.c reads the command line, ddprun.c starts the ranks and waits for them,
+ * ddprun_rank.c is what one rank does, ddprun_data.c makes and checks the gradients,
+ * ddprun_report.c prints what came of it. */
+#ifndef DDPRUN_H
+#define DDPRUN_H
+
+#include "ddpc/ddprt.h"
+#include "plan.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { EXIT_VERIFIED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+enum fault_kind {
+    FAULT_NONE,
+    FAULT_KILL,    /* the rank dies; as a thread it closes its runtime instead */
+    FAULT_STALL,   /* the rank sleeps past the deadline */
+    FAULT_SKIP,    /* it withholds the gradient of an always-parameter */
+    FAULT_EXTRA,   /* it reports a gradient of a never- or unknown parameter */
+    FAULT_TWICE,   /* it reports a gradient twice */
+    FAULT_CORRUPT, /* it opens another plan */
+};
+
+struct run_options {
+    const char *plan_path;
+    int ranks, iters, warmup, timeout_ms;
+    const char *step; /* NULL: all steps in turn */
+    bool threads, json, compute_plan;
+    enum fault_kind fault;
+    int fault_rank, fault_iteration; /* counted from 0, warm-up included */
+    char fault_param[256];           /* "": the first that fits */
+};
+
+/* False after printing why, with the exit code; also for --help, with 0. */
+bool options_read(struct run_options *o, int argc, char **argv, int *exit_code);
+
+/* What a rank measured in one iteration. */
+struct sample {
+    double step_us, exposed_us, bookkeeping_us, ready_ns;
+    uint64_t wire_bytes;
+    int buckets, skipped;
+};
+
+/* What a rank leaves behind, in memory that it shares with ddprun. */
+struct rank_result {
+    int exit_status;                     /* of the process, as waitpid gives it; 0 for threads */
+    bool gone;                           /* the fault took it away: nothing is expected of it */
+    ddprt_error error;                   /* code 0: none */
+    ddprt_error errors[DDPRT_LOCAL_MAX]; /* what all ranks say */
+    int n_errors;
+    int iterations;   /* that succeeded and were checked */
+    uint64_t checked; /* elements */
+    char wrong[256];  /* the first wrong element in words; "": none */
+};
+
+struct job {
+    struct run_options options;
+    const struct plan *plan;
+    char name[64];
+    uint32_t step[2], n_steps;  /* steps [step[0], step[0] + n_steps) in turn */
+    uint32_t fault_param;       /* index; n_params for an unknown one */
+    struct rank_result *result; /* by rank */
+    struct sample *sample;      /* [rank x iters + iteration] without the warm-up */
+};
+
+static inline uint32_t job_step(const struct job *j, int iteration) {
+    return j->step[0] + (uint32_t)iteration % j->n_steps;
+}
+
+/* One rank from the rendezvous to the end. */
+void rank_run(struct job *j, int rank);
+
+/* ---- gradients (ddprun_data.c) -----------------------------------------------------------------
+ */
+
+/* The run-time booleans of a rank in an iteration, and which conditional parameters have a
+ * gradient. */
+void data_branches(const struct job *j, int iteration, int rank, uint8_t *value);
+bool data_present(const struct job *j, int iteration, int rank, uint32_t param,
+                  const uint8_t *branches);
+void data_fill(const struct job *j, int iteration, int rank, uint32_t param, void *grad);
+/* Checks a reduced gradient: `present[r]` says whether rank r had it. The index of the first wrong
+ * element, -1 if all are right; *got and *want are then the two values. */
+int64_t data_check(const struct job *j, int iteration, uint32_t param, const bool *present,
+                   const void *grad, double *got, double *want);
+
+/* ---- the report (ddprun_report.c) --------------------------------------------------------------
+ */
+
+/* Prints; true if the run is verified. */
+bool report_print(const struct job *j, FILE *out);
+
+#endif
