@@ -158,7 +158,7 @@ Test(plan, semantic_hash_covers_what_ranks_share) {
     SAME_WITH(swap_buckets = true, false);
     SAME_WITH(merge_buckets = true, false);
     SAME_WITH(extra_param = true, false);
-    SAME_WITH(rename_param = true, false);
+    SAME_WITH(w_name = "layer.weight", false);
     SAME_WITH(drop_step = true, false);
     SAME_WITH(uniform_b = false, false);
     SAME_WITH(other_guard = true, false);
