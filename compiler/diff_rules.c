@@ -389,8 +389,8 @@ static void compare_step(struct diff *d, const struct functions *g, uint32_t s, 
     compare_members(d, s, follows);
     compare_bucket_pairs(d, g, s, follows, other_branches);
     if (!same_times(d, s, t))
-        add_update(d, DIFF_RULE_TIMES, path, arena_printf(d->arena, "finish %.3f us", a->finish_us),
-                   arena_printf(d->arena, "finish %.3f us", b->finish_us));
+        add_update(d, DIFF_RULE_TIMES, path, arena_printf(d->arena, "finish %.3f µs", a->finish_us),
+                   arena_printf(d->arena, "finish %.3f µs", b->finish_us));
     if (!same_cost_model(d, s, t))
         add_update(d, DIFF_RULE_COST_MODEL, path, plan_string(d->old, a->topology),
                    plan_string(d->new, b->topology));

@@ -22,8 +22,8 @@ static bool fails(const struct diff *d, int threshold) {
 }
 
 int tool_diff(struct tool *t) {
-    int format = tool_choice(t, "--format", t->format, "text json");
-    int threshold = tool_choice(t, "--fail-on", t->fail_on ? t->fail_on : "review", FAIL_ON);
+    int format = tool_choice(t, "format", t->format, "text json");
+    int threshold = tool_choice(t, "fail-on", t->fail_on ? t->fail_on : "review", FAIL_ON);
     int exit_code = TOOL_USAGE;
     struct tool_output output;
     struct plan *old = NULL, *new = NULL;

@@ -81,15 +81,14 @@ static const char *count_cell(struct arena *a, uint64_t old, uint64_t new) {
 }
 
 static const char *time_cell(struct arena *a, double old, double new) {
-    if (old == new) return arena_printf(a, "%.3f", old);
-    if (old == 0) return arena_printf(a, "%.3f -> %.3f", old, new);
-    return arena_printf(a, "%.3f -> %.3f (%+.1f %%)", old, new, 100 * (new - old) / old);
+    if (old == new) return arena_printf(a, "%.3f µs", old);
+    if (old == 0) return arena_printf(a, "%.3f -> %.3f µs", old, new);
+    return arena_printf(a, "%.3f -> %.3f µs (%+.1f %%)", old, new, 100 * (new - old) / old);
 }
 
 static void print_table(const struct diff *d, FILE *out) {
     enum { COLUMNS = 5 };
-    static const char *const head[COLUMNS] = {"STEP", "PARAMETERS", "BUCKETS", "BYTES",
-                                              "FINISH us"};
+    static const char *const head[COLUMNS] = {"STEP", "PARAMETERS", "BUCKETS", "BYTES", "FINISH"};
     row_list rows = {0};
     make_rows(d, &rows);
     const char **cell = arena_new(d->arena, const char *, (size_t)(rows.n + 1) * COLUMNS);

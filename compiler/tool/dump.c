@@ -26,7 +26,7 @@ static void print_bucket(const struct plan *p, const struct plan_step *step, uin
             (unsigned long long)(b->kind == PLAN_GRADIENT ? b->gradient_bytes : b->bytes));
     print_guard(p, b->guard, true, out);
     if (b->kind == PLAN_GRADIENT)
-        fprintf(out, "  ready %.3f us  start %.3f us  end %.3f us", b->ready_us, b->start_us,
+        fprintf(out, "  ready %.3f µs  start %.3f µs  end %.3f µs", b->ready_us, b->start_us,
                 b->end_us);
     fputc('\n', out);
     for (uint32_t i = 0; i < b->n_segments; i++) {
@@ -51,7 +51,7 @@ static void print_step(const struct plan *p, uint32_t index, FILE *out) {
     fprintf(out, ", on %s\n", plan_string(p, s->topology));
     fprintf(
         out,
-        "  predicted  finish %.3f us, backward %.3f us, exposed %.3f us, no plan below %.3f us\n",
+        "  predicted  finish %.3f µs, backward %.3f µs, exposed %.3f µs, no plan below %.3f µs\n",
         s->finish_us, s->backward_us, s->exposed_us, s->lower_bound_us);
     fprintf(out, "  average    %s, guards %s\n", plan_average_name(s->average),
             plan_guards_name(s->guards));
@@ -107,7 +107,7 @@ void plan_guard_branches(const struct plan *p, uint32_t guard, branch_list *out)
 int tool_dump(struct tool *t) {
     static void (*const print[])(const struct plan *, FILE *) = {dump_text, dump_json, dump_header};
     struct tool_output output;
-    int format = tool_choice(t, "--format", t->format, "text json header");
+    int format = tool_choice(t, "format", t->format, "text json header");
     if (format < 0) return TOOL_USAGE;
     struct plan *p = tool_open_plan(t, t->args.at[0]);
     if (!p) return TOOL_USAGE;

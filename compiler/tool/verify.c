@@ -94,7 +94,7 @@ static void print_chain(const struct plan *p, uint32_t step, const struct step_c
     const struct certificate_report *r = &c->report;
     const struct certificate_bucket *b = c->certificate.bucket;
     uint32_t n = c->certificate.n_buckets - r->chain_bucket;
-    printf("  bottleneck   %s, ready at %.3f us; from there the channel is never idle:\n",
+    printf("  bottleneck   %s, ready at %.3f µs; from there the channel is never idle:\n",
            chain_param(p, step, c), c->certificate.item[r->chain_item].ready_us);
     for (uint32_t i = r->chain_bucket; i < c->certificate.n_buckets; i++) {
         if (n > MAX_SHOWN && i - r->chain_bucket == MAX_SHOWN - 1 &&
@@ -102,7 +102,7 @@ static void print_chain(const struct plan *p, uint32_t step, const struct step_c
             printf("               and %u buckets more, until\n", n - MAX_SHOWN);
             i = c->certificate.n_buckets - 1;
         }
-        printf("               bucket %u, %.3f to %.3f us\n", i + 1, b[i].start_us, b[i].end_us);
+        printf("               bucket %u, %.3f to %.3f µs\n", i + 1, b[i].start_us, b[i].end_us);
     }
 }
 
@@ -117,9 +117,9 @@ static void print_text(const struct plan *p, const struct step_check *checks) {
         printf("\nstep %s\n  certificate  %s: %s\n", plan_string(p, s->name),
                verdict_name(r->verdict), r->what);
         if (r->verdict == CERTIFICATE_REFUSED) continue;
-        printf("  finish       %.3f us", s->finish_us);
-        if (r->verdict == CERTIFICATE_PROVED) printf(", optimum %.3f us", r->optimum_us);
-        printf("\n  lower bound  %.3f us, gap to the %s %.3f %%\n", r->lower_bound_us,
+        printf("  finish       %.3f µs", s->finish_us);
+        if (r->verdict == CERTIFICATE_PROVED) printf(", optimum %.3f µs", r->optimum_us);
+        printf("\n  lower bound  %.3f µs, gap to the %s %.3f %%\n", r->lower_bound_us,
                r->verdict == CERTIFICATE_PROVED ? "optimum" : "lower bound", 100 * r->gap);
         if (s->n_segments) print_chain(p, i, &checks[i]);
     }
@@ -160,7 +160,7 @@ static void print_json(const struct plan *p, const struct step_check *checks, bo
 }
 
 int tool_verify(struct tool *t) {
-    int format = tool_choice(t, "--format", t->format, "text json");
+    int format = tool_choice(t, "format", t->format, "text json");
     bool sound = true;
     if (format < 0) return TOOL_USAGE;
     struct plan *p = tool_open_plan(t, t->args.at[0]);

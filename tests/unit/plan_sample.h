@@ -96,7 +96,7 @@ static inline void *sample_build(const struct sample *s, size_t *size) {
     struct plan_builder *b = plan_builder_new();
     struct plan_source here = {7, 3}, at_w = {s->line_of_w, 8}, nowhere = {0, 0};
     int64_t matrix[2] = {s->w_rows, 5}, vector[1] = {6}, cube[3] = {2, 3, 4};
-    struct sample_ids id;
+    struct sample_ids id = {0};
     if (s->swap_params) id.v = plan_add_param(b, "v", PLAN_FLOAT32, 1, vector, here);
     id.w = plan_add_param(b, s->w_name, s->w_dtype, 2, matrix, at_w);
     if (!s->swap_params) id.v = plan_add_param(b, "v", PLAN_FLOAT32, 1, vector, here);
