@@ -332,7 +332,7 @@ static void policy_ddp(struct bucketer *u, sched_cuts *out) {
                                               flag ? -place : place, cut.first, cut}));
         }
     }
-    qsort(cuts.at, cuts.n, sizeof *cuts.at, compare_ordered);
+    if (cuts.n) qsort(cuts.at, cuts.n, sizeof *cuts.at, compare_ordered);
     for (uint32_t c = 0; c < cuts.n; c++) vec_push(out, cuts.at[c].cut);
     vec_free(&cuts);
 }

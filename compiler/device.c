@@ -21,13 +21,13 @@ static const struct device presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
 /* NULL, or what is wrong with the line. */
-static const char *parse_line(struct device *t, const char *key, size_t key_length,
-                              const char *value, size_t length) {
-    if (!value) return "is not `key = value`";
-    if (keyfile_is(key, key_length, "name")) {
-        if (length == 0 || length >= sizeof t->name) return "wants a name of 1 to 63 bytes";
-        memcpy(t->name, value, length);
-        t->name[length] = 0;
+static const char *parse_line(struct device *t, struct line *line) {
+    struct word key, value;
+    if (!keyfile_pair(line, &key, &value)) return "is not `key = value`";
+    if (word_is(key, "name")) {
+        if (value.length == 0 || value.length >= sizeof t->name) return "wants 1 to 63 bytes";
+        memcpy(t->name, value.text, value.length);
+        t->name[value.length] = 0;
         return NULL;
     }
     const struct {
@@ -40,16 +40,16 @@ static const char *parse_line(struct device *t, const char *key, size_t key_leng
         {"floor_us", &t->floor_us, 1, 1e9},
     };
     for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!keyfile_is(key, key_length, numbers[i].key)) continue;
+        if (!word_is(key, numbers[i].key)) continue;
         double x;
-        if (!keyfile_number(value, length, &x) || x > numbers[i].most ||
+        if (!keyfile_number(value.text, value.length, &x) || x > numbers[i].most ||
             (x == 0 && numbers[i].to != &t->floor_us))
             return numbers[i].most > 1 ? "wants a number above 0"
                                        : "wants a part above 0 and up to 1";
         *numbers[i].to = x * numbers[i].scale;
         return NULL;
     }
-    return "has an unknown key; there are `name`, `tflops`, `memory_gb_s`, `matmul`, "
+    return "has an unknown key: there are `name`, `tflops`, `memory_gb_s`, `matmul`, "
            "`convolution`, "
            "`attention`, `memory` and `floor_us`";
 }
@@ -63,8 +63,8 @@ bool device_read(struct device *t, const char *name_or_file, struct diags *d) {
             return true;
         }
     }
-    struct keyfile f;
-    if (!keyfile_open(&f, name_or_file, &why)) {
+    struct lines f = {.path = name_or_file, .diags = d};
+    if (!source_open(&f.source, name_or_file, &why)) {
         struct diag *x = diag_plain(d, DIAG_UNKNOWN_DEVICE, "--device",
                                     "'%s' is no preset, and as a file it %s", name_or_file, why);
         const char *nearest = diag_nearest(name_or_file, names, N_PRESETS);
@@ -74,19 +74,18 @@ bool device_read(struct device *t, const char *name_or_file, struct diags *d) {
         return false;
     }
     *t = (struct device){"file", 0, 0, KERNELS, 4};
-    const char *key, *value;
-    size_t key_length, length;
+    struct line line;
     bool ok = true;
-    while (keyfile_pair(&f, &key, &key_length, &value, &length)) {
-        if (!(why = parse_line(t, key, key_length, value, length))) continue;
-        keyfile_report(&f, d, DIAG_DEVICE_FILE, why);
+    while (lines_next(&f, &line)) {
+        if (!(why = parse_line(t, &line))) continue;
+        lines_report(&f, f.number, DIAG_DEVICE_FILE, "this line %s", why);
         ok = false;
     }
     if (ok && (t->flops_per_us == 0 || t->bytes_per_us == 0)) {
-        keyfile_report(&f, d, DIAG_DEVICE_FILE,
-                       "is the last, and `tflops` or `memory_gb_s` is missing");
+        lines_report(&f, f.number ? f.number : 1, DIAG_DEVICE_FILE, "the file ends without `%s`",
+                     t->flops_per_us == 0 ? "tflops" : "memory_gb_s");
         ok = false;
     }
-    keyfile_close(&f);
+    lines_close(&f);
     return ok;
 }

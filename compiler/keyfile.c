@@ -1,4 +1,4 @@
-/* Readers of the small files: topologies, devices, profiles.
+/* Numbers and pairs of the small files: topologies, devices, profiles.
  *
  * Numbers are parsed here and not by strtod, which obeys the locale: the same file must give the
  * same plan everywhere. A mantissa of up to 2^53 and a power of ten of up to 22 are both exact as
@@ -8,62 +8,14 @@
 #include "keyfile.h"
 #include <string.h>
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-static void trim(const char **text, size_t *length) {
-    while (*length && blank(**text)) ++*text, --*length;
-    while (*length && blank((*text)[*length - 1])) --*length;
-}
-
-bool keyfile_open(struct keyfile *f, const char *path, const char **why) {
-    memset(f, 0, sizeof *f);
-    if (!source_open(&f->source, path, why)) return false;
-    f->next = f->source.bytes;
+bool keyfile_pair(struct line *line, struct word *key, struct word *value) {
+    const char *equals = memchr(line->at, '=', (size_t)(line->end - line->at));
+    if (!equals) return false;
+    struct line left = {line->at, equals};
+    *key = line_rest(&left);
+    line->at = equals + 1;
+    *value = line_rest(line);
     return true;
-}
-
-void keyfile_close(struct keyfile *f) { source_free(&f->source); }
-
-bool keyfile_line(struct keyfile *f, const char **text, size_t *length) {
-    const char *end = f->source.bytes + f->source.size;
-    while (f->next < end) {
-        const char *start = f->next, *stop = memchr(start, '\n', (size_t)(end - start));
-        if (!stop) stop = end;
-        f->next = stop < end ? stop + 1 : end;
-        f->line++;
-        const char *hash = memchr(start, '#', (size_t)(stop - start));
-        *text = start;
-        *length = (size_t)((hash ? hash : stop) - start);
-        trim(text, length);
-        if (*length) return true;
-    }
-    return false;
-}
-
-bool keyfile_pair(struct keyfile *f, const char **key, size_t *key_length, const char **value,
-                  size_t *value_length) {
-    size_t length;
-    if (!keyfile_line(f, key, &length)) return false;
-    const char *equals = memchr(*key, '=', length);
-    *value = NULL;
-    *value_length = 0;
-    *key_length = length;
-    if (!equals) return true;
-    *key_length = (size_t)(equals - *key);
-    *value = equals + 1;
-    *value_length = length - *key_length - 1;
-    trim(key, key_length);
-    trim(value, value_length);
-    return true;
-}
-
-bool keyfile_is(const char *text, size_t length, const char *word) {
-    return strlen(word) == length && memcmp(text, word, length) == 0;
-}
-
-void keyfile_report(struct keyfile *f, struct diags *d, enum diag_code code, const char *what) {
-    const char *at = arena_printf(&d->arena, "%s:%u", f->source.name, f->line ? f->line : 1);
-    diag_plain(d, code, at, "this line %s", what);
 }
 
 bool keyfile_number(const char *text, size_t length, double *out) {

@@ -3,12 +3,12 @@
  *     # from a trace of one step
  *     node  encoder.layer.0.attention.qkv  41.5
  *     ready encoder.embeddings.word.weight 18230
+ *     node  "a name with blanks"           7
  *
  * `node NAME µs` is the backward duration of the node of that name (or, as exporters often leave
  * nodes without a name, of the node whose first output has it); `ready PARAMETER µs` is the time at
- * which that gradient is ready, from the start of the backward pass. A name may contain blanks: it
- * is what stands between the first word and the last. Of several lines for one name the last
- * counts. Names that match nothing are counted by order.c. */
+ * which that gradient is ready, from the start of the backward pass. Of several lines for one name
+ * the last counts. Names that match nothing are counted by order.c. */
 #include "keyfile.h"
 #include "schedule.h"
 #include "strtab.h"
@@ -41,40 +41,35 @@ static void add(struct profile *f, enum profile_kind kind, const char *name, siz
 }
 
 /* NULL, or what is wrong with the line. */
-static const char *parse_line(struct profile *f, const char *text, size_t length) {
-    size_t first = 0, last = length;
-    while (first < length && text[first] != ' ' && text[first] != '\t') first++;
-    while (last > first && text[last - 1] != ' ' && text[last - 1] != '\t') last--;
-    bool node = keyfile_is(text, first, "node");
-    if (!node && !keyfile_is(text, first, "ready")) return "begins with neither `node` nor `ready`";
-    size_t begin = first, end = last;
-    while (begin < end && (text[begin] == ' ' || text[begin] == '\t')) begin++;
-    while (end > begin && (text[end - 1] == ' ' || text[end - 1] == '\t')) end--;
+static const char *parse_line(struct profile *f, struct line *line, struct arena *a) {
+    struct word kind, name, time;
     double us;
-    if (begin == end || !keyfile_number(text + last, length - last, &us))
-        return "wants a name and a time in µs";
-    add(f, node ? PROFILE_NODE : PROFILE_READY, text + begin, end - begin, us);
+    if (!line_word(line, a, &kind)) return NULL;
+    bool node = word_is(kind, "node");
+    if (!node && !word_is(kind, "ready")) return "begins with neither `node` nor `ready`";
+    if (!line_word(line, a, &name) || !line_word(line, a, &time) ||
+        !keyfile_number(time.text, time.length, &us))
+        return "wants a name and a time in µs after its first word";
+    if (line_rest(line).length) return "goes on after its time; a name with blanks needs quotes";
+    add(f, node ? PROFILE_NODE : PROFILE_READY, name.text, name.length, us);
     return NULL;
 }
 
 struct profile *profile_read(const char *path, struct diags *d) {
-    struct keyfile file;
-    const char *why, *text;
-    size_t length;
-    if (!keyfile_open(&file, path, &why)) {
-        diag_plain(d, DIAG_CANNOT_READ, path, "cannot read the profile: %s", why);
-        return NULL;
-    }
+    struct lines lines;
+    struct line line;
+    const char *why;
+    if (!lines_open(&lines, path, d)) return NULL;
     struct profile *f = calloc(1, sizeof *f);
     if (!f) arena_out_of_memory(sizeof *f);
     strtab_init(&f->names);
     bool ok = true;
-    while (keyfile_line(&file, &text, &length)) {
-        if (!(why = parse_line(f, text, length))) continue;
-        keyfile_report(&file, d, DIAG_PROFILE_FILE, why);
+    while (lines_next(&lines, &line)) {
+        if (!(why = parse_line(f, &line, &d->arena))) continue;
+        lines_report(&lines, lines.number, DIAG_PROFILE_FILE, "this line %s", why);
         ok = false;
     }
-    keyfile_close(&file);
+    lines_close(&lines);
     if (ok) return f;
     profile_free(f);
     return NULL;

@@ -23,45 +23,44 @@ static const struct topology presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
 /* "ALPHA_US BANDWIDTH_GB_S" */
-static bool parse_piece(const char *text, size_t length, struct cost_piece *out) {
-    size_t first = 0;
-    while (first < length && text[first] != ' ' && text[first] != '\t') first++;
-    size_t second = first;
-    while (second < length && (text[second] == ' ' || text[second] == '\t')) second++;
+static bool parse_piece(struct word value, struct arena *a, struct cost_piece *out) {
+    struct line line = {value.text, value.text + value.length};
+    struct word alpha, bandwidth;
     double gb_s;
-    if (!keyfile_number(text, first, &out->alpha_us) ||
-        !keyfile_number(text + second, length - second, &gb_s) || gb_s == 0)
+    if (!line_word(&line, a, &alpha) || !line_word(&line, a, &bandwidth) ||
+        !keyfile_number(alpha.text, alpha.length, &out->alpha_us) ||
+        !keyfile_number(bandwidth.text, bandwidth.length, &gb_s) || gb_s == 0)
         return false;
     out->us_per_byte = 1 / (1000.0 * gb_s);
-    return true;
+    return line_rest(&line).length == 0;
 }
 
 /* NULL, or what is wrong with the line. */
-static const char *parse_line(struct topology *t, const char *key, size_t key_length,
-                              const char *value, size_t length) {
-    if (!value) return "is not `key = value`";
-    if (keyfile_is(key, key_length, "name")) {
-        if (length == 0 || length >= sizeof t->name) return "wants a name of 1 to 63 bytes";
-        memcpy(t->name, value, length);
-        t->name[length] = 0;
+static const char *parse_line(struct topology *t, struct line *line, struct arena *a) {
+    struct word key, value;
+    if (!keyfile_pair(line, &key, &value)) return "is not `key = value`";
+    if (word_is(key, "name")) {
+        if (value.length == 0 || value.length >= sizeof t->name) return "wants 1 to 63 bytes";
+        memcpy(t->name, value.text, value.length);
+        t->name[value.length] = 0;
         return NULL;
     }
-    if (keyfile_is(key, key_length, "ranks")) {
+    if (word_is(key, "ranks")) {
         double ranks;
-        if (!keyfile_number(value, length, &ranks) || ranks < 1 || ranks > 1e6 ||
+        if (!keyfile_number(value.text, value.length, &ranks) || ranks < 1 || ranks > 1e6 ||
             ranks != (double)(uint32_t)ranks)
-            return "wants a whole number of ranks from 1 to 1000000";
+            return "wants a whole number from 1 to 1000000";
         t->ranks = (uint32_t)ranks;
         return NULL;
     }
-    if (keyfile_is(key, key_length, "piece")) {
+    if (word_is(key, "piece")) {
         if (t->n_pieces == TOPOLOGY_MAX_PIECES) return "is one piece too many: 16 is the limit";
-        if (!parse_piece(value, length, &t->piece[t->n_pieces]))
-            return "wants two numbers, a latency in µs and a bandwidth in 10^9 bytes/s above 0";
+        if (!parse_piece(value, a, &t->piece[t->n_pieces]))
+            return "wants a latency in µs and a bandwidth above 0 in 10^9 bytes/s";
         t->n_pieces++;
         return NULL;
     }
-    return "has an unknown key; there are `name`, `ranks` and `piece`";
+    return "has an unknown key: there are `name`, `ranks` and `piece`";
 }
 
 bool topology_read(struct topology *t, const char *name_or_file, struct diags *d) {
@@ -73,8 +72,8 @@ bool topology_read(struct topology *t, const char *name_or_file, struct diags *d
             return true;
         }
     }
-    struct keyfile f;
-    if (!keyfile_open(&f, name_or_file, &why)) {
+    struct lines f = {.path = name_or_file, .diags = d};
+    if (!source_open(&f.source, name_or_file, &why)) {
         struct diag *x = diag_plain(d, DIAG_UNKNOWN_TOPOLOGY, "--topology",
                                     "'%s' is no preset, and as a file it %s", name_or_file, why);
         const char *nearest = diag_nearest(name_or_file, names, N_PRESETS);
@@ -83,20 +82,18 @@ bool topology_read(struct topology *t, const char *name_or_file, struct diags *d
         return false;
     }
     *t = (struct topology){.name = "file"};
-    const char *key, *value;
-    size_t key_length, length;
+    struct line line;
     bool ok = true;
-    while (keyfile_pair(&f, &key, &key_length, &value, &length)) {
-        if (!(why = parse_line(t, key, key_length, value, length))) continue;
-        keyfile_report(&f, d, DIAG_TOPOLOGY_FILE, why);
+    while (lines_next(&f, &line)) {
+        if (!(why = parse_line(t, &line, &d->arena))) continue;
+        lines_report(&f, f.number, DIAG_TOPOLOGY_FILE, "this line %s", why);
         ok = false;
     }
     if (ok && (t->n_pieces == 0 || t->ranks == 0)) {
-        keyfile_report(&f, d, DIAG_TOPOLOGY_FILE,
-                       t->ranks ? "is the last, and there is no `piece = ALPHA_US BANDWIDTH_GB_S`"
-                                : "is the last, and there is no `ranks = N`");
+        lines_report(&f, f.number ? f.number : 1, DIAG_TOPOLOGY_FILE, "the file ends without %s",
+                     t->ranks ? "`piece = ALPHA_US BANDWIDTH_GB_S`" : "`ranks = N`");
         ok = false;
     }
-    keyfile_close(&f);
+    lines_close(&f);
     return ok;
 }

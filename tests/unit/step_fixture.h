@@ -57,7 +57,7 @@ static inline void fixture_add(struct fixture *f, enum ir_dtype dtype, int64_t e
 }
 
 static inline bdd fixture_branch(struct fixture *f, const char *name, bool uniform) {
-    vec_push(&f->b.all, ((struct branch){name, 0, uniform}));
+    vec_push(&f->b.all, ((struct branch){.name = name, .uniform = uniform}));
     return bdd_var(f->b.bdd, f->b.all.n - 1);
 }
 

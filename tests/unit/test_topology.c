@@ -1,0 +1,191 @@
+/* Topologies, devices, profiles: presets against the figures of the models they stand for, files,
+ * and what is wrong with files. */
+#define _POSIX_C_SOURCE 200809L
+#include "keyfile.h"
+#include "schedule.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct diags diags;
+
+static void setup(void) { diags_init(&diags, NULL); }
+static void teardown(void) { diags_free(&diags); }
+TestSuite(topology, .init = setup, .fini = teardown);
+
+/* A file with this text; its name is valid until the next call. */
+static const char *file_with(const char *text) {
+    static char path[] = "/tmp/ddpc-test-XXXXXX";
+    memcpy(path + sizeof path - 7, "XXXXXX", 6);
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    return path;
+}
+
+/* NCCL's own model at four sizes, and how far the preset's pieces may be from it. */
+Test(topology, presets_follow_the_model) {
+    static const struct {
+        const char *name;
+        uint32_t ranks;
+        double us[4], error;
+    } table[] = {
+        {"h100x8", 8, {15.0, 28.0, 121.4, 1011.9}, .03},
+        {"h100x8-ib400-x64", 512, {75.3, 144.8, 321.1, 1747.8}, .09},
+        {"eth25-x16", 16, {49.9, 981, 16984, 168372}, .08},
+    };
+    static const uint64_t bytes[] = {1 << 10, 1 << 20, 25 << 20, 256 << 20};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct topology t;
+        cr_assert(topology_read(&t, table[i].name, &diags));
+        cr_assert_str_eq(t.name, table[i].name);
+        cr_assert_eq(t.ranks, table[i].ranks);
+        for (uint32_t k = 0; k < 4; k++) {
+            double us = topology_cost_us(&t, bytes[k]);
+            cr_expect(fabs(us / table[i].us[k] - 1) <= table[i].error,
+                      "%s at %lu bytes: %.1f µs, the model has %.1f", t.name,
+                      (unsigned long)bytes[k], us, table[i].us[k]);
+        }
+    }
+}
+
+Test(topology, file) {
+    const char *path = file_with("# measured\nname = two nodes # ours\n\n ranks=4\n"
+                                 "piece = 12.5 10\npiece\t=\t30 2.5e1\r\n");
+    struct topology t;
+    cr_assert(topology_read(&t, path, &diags));
+    unlink(path);
+    cr_assert_str_eq(t.name, "two nodes");
+    cr_assert_eq(t.ranks, 4);
+    cr_assert_eq(t.n_pieces, 2);
+    cr_assert_eq(topology_cost_us(&t, 100000), 12.5 + 10);
+    cr_assert_eq(topology_cost_us(&t, 1000000), 30 + 40);
+}
+
+static void expect_diag(uint32_t at, enum diag_code code, const char *part) {
+    cr_assert_gt(diags.all.n, at, "no diagnostic with '%s'", part);
+    cr_expect_eq(diags.all.at[at]->code, code);
+    cr_expect(strstr(diags.all.at[at]->text, part), "'%s' lacks '%s'", diags.all.at[at]->text,
+              part);
+}
+
+Test(topology, bad_files) {
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
+        {"ranks 4\n", "key = value"},
+        {"speed = 4\n", "unknown key"},
+        {"ranks = 1.5\n", "whole number"},
+        {"ranks = 0\n", "whole number"},
+        {"piece = 1\n", "latency"},
+        {"piece = 1 0\n", "latency"},
+        {"piece = 1 2 3\n", "latency"},
+        {"piece = -1 2\n", "latency"},
+        {"name =\n", "1 to 63"},
+        {"ranks = 2\n", "without `piece"},
+        {"piece = 1 2\n", "without `ranks"},
+        {"", "without"},
+    };
+    for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *path = file_with(bad[i].text);
+        struct topology t;
+        cr_expect(!topology_read(&t, path, &diags), "'%s' was taken", bad[i].text);
+        unlink(path);
+        expect_diag(i, DIAG_TOPOLOGY_FILE, bad[i].part);
+    }
+}
+
+Test(topology, unknown_names_get_the_nearest) {
+    struct topology t;
+    cr_assert(!topology_read(&t, "h100x9", &diags));
+    expect_diag(0, DIAG_UNKNOWN_TOPOLOGY, "'h100x9' is no preset");
+    cr_expect(strstr(diags.all.at[0]->help, "did you mean 'h100x8'?"));
+    cr_expect(strstr(diags.all.at[0]->help, "eth25-x16"));
+    struct device d;
+    cr_assert(!device_read(&d, "h10", &diags));
+    expect_diag(1, DIAG_UNKNOWN_DEVICE, "'h10' is no preset");
+    cr_expect(strstr(diags.all.at[1]->help, "did you mean 'h100'?"));
+    cr_assert(!device_read(&d, "/", &diags));
+    expect_diag(2, DIAG_UNKNOWN_DEVICE, "directory");
+}
+
+Test(topology, devices) {
+    struct device d;
+    cr_assert(device_read(&d, "h100", &diags));
+    cr_assert_eq(d.flops_per_us, 989e6);
+    cr_assert_eq(d.bytes_per_us, 3.35e6);
+    cr_assert_eq(d.floor_us, 4);
+    const char *path = file_with("name=mine\ntflops=10\nmemory_gb_s=500\nmatmul=.9\nfloor_us=0\n");
+    cr_assert(device_read(&d, path, &diags));
+    unlink(path);
+    cr_assert_str_eq(d.name, "mine");
+    cr_assert_eq(d.flops_per_us, 1e7);
+    cr_assert_eq(d.bytes_per_us, 5e5);
+    cr_assert_eq(d.matmul, .9);
+    cr_assert_eq(d.attention, .35);
+    cr_assert_eq(d.floor_us, 0);
+    static const char *const bad[] = {"tflops=1\n", "tflops=1\nmemory_gb_s=1\nmatmul=1.5\n",
+                                      "tflops=0\n", "watts=5\n", "tflops\n"};
+    for (uint32_t i = 0; i < 5; i++) {
+        path = file_with(bad[i]);
+        cr_expect(!device_read(&d, path, &diags), "'%s' was taken", bad[i]);
+        unlink(path);
+        expect_diag(i, DIAG_DEVICE_FILE, i == 0 ? "memory_gb_s" : "this line");
+    }
+}
+
+Test(topology, numbers) {
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"0", 0},       {"12", 12},
+                {"0.1", 0.1},   {".5", .5},
+                {"5.", 5},      {"1.5e3", 1500},
+                {"2E-3", 2e-3}, {"272.25", 272.25},
+                {"1e+2", 100},  {"1234567890.12345", 1234567890.12345}};
+    for (uint32_t i = 0; i < sizeof good / sizeof *good; i++) {
+        double x;
+        cr_expect(keyfile_number(good[i].text, strlen(good[i].text), &x), "%s", good[i].text);
+        cr_expect_eq(x, good[i].value, "%s is %.17g", good[i].text, x);
+    }
+    static const char *const bad[] = {
+        "",      ".",  "-1",  "+1",   "1,5", "nan",   "inf",
+        "0x10",  "1e", "1e+", "1e99", "1 2", "1.2.3", "99999999999999999999",
+        "1e-30", "1µs"};
+    for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        double x;
+        cr_expect(!keyfile_number(bad[i], strlen(bad[i]), &x), "'%s' was taken", bad[i]);
+    }
+}
+
+Test(topology, profile) {
+    const char *path = file_with("# trace\nnode a 1.5\nready w 20\nnode \"b c\" 2\nnode a 3\n");
+    struct profile *f = profile_read(path, &diags);
+    unlink(path);
+    cr_assert(f);
+    cr_assert_eq(profile_size(f), 3);
+    double us = -1;
+    uint32_t a = profile_find(f, PROFILE_NODE, "a", 1, &us);
+    cr_assert(a && us == 3, "the last line for a name counts");
+    cr_assert_str_eq(profile_name(f, a - 1), "a");
+    cr_assert(profile_find(f, PROFILE_NODE, "b c", 3, &us) && us == 2);
+    cr_assert(profile_find(f, PROFILE_READY, "w", 1, &us) && us == 20);
+    us = -1;
+    cr_assert(!profile_find(f, PROFILE_READY, "a", 1, &us) && us == -1);
+    cr_assert(!profile_find(f, PROFILE_NODE, "x", 1, &us));
+    profile_free(f);
+    static const char *const bad[] = {"forward a 1\n", "node a\n", "node 7\n", "node a b 7\n",
+                                      "ready w -3\n"};
+    for (uint32_t i = 0; i < 5; i++) {
+        path = file_with(bad[i]);
+        cr_expect_null(profile_read(path, &diags), "'%s' was taken", bad[i]);
+        unlink(path);
+        expect_diag(i, DIAG_PROFILE_FILE, "this line");
+    }
+    cr_assert_null(profile_read("/nonexistent/profile", &diags));
+    expect_diag(5, DIAG_CANNOT_READ, "does not exist");
+}
