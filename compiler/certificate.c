@@ -45,6 +45,7 @@ static bool refuse(struct checker *k, const char *format, ...) {
 }
 
 static double greater(double a, double b) { return a < b ? b : a; }
+static double smaller(double a, double b) { return b < a ? b : a; }
 
 static bool differ(double a, double b) {
     double scale = greater(a < 0 ? -a : a, b < 0 ? -b : b);
@@ -351,12 +352,12 @@ static double optimum_of_two(struct checker *k, uint32_t group_a, uint32_t group
             double least = i || j ? INFINITY : 0;
             for (uint32_t x = 0; x < i; x++)
                 if (!too_large(c, &a, x, i))
-                    least = fmin(least, greater(f[x * width + j], a.ready[i - 1]) +
-                                            transfer_us(c, a.sum[i] - a.sum[x]));
+                    least = smaller(least, greater(f[x * width + j], a.ready[i - 1]) +
+                                               transfer_us(c, a.sum[i] - a.sum[x]));
             for (uint32_t x = 0; x < j; x++)
                 if (!too_large(c, &b, x, j))
-                    least = fmin(least, greater(f[i * width + x], b.ready[j - 1]) +
-                                            transfer_us(c, b.sum[j] - b.sum[x]));
+                    least = smaller(least, greater(f[i * width + x], b.ready[j - 1]) +
+                                               transfer_us(c, b.sum[j] - b.sum[x]));
             f[i * width + j] = least;
         }
     }

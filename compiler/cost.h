@@ -61,7 +61,6 @@ uint32_t profile_find(const struct profile *f, enum profile_kind kind, const cha
 uint32_t profile_size(const struct profile *f);
 const char *profile_name(const struct profile *f, uint32_t entry); /* entry < profile_size */
 bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,
-                 const struct profile *profile, const struct options *o, struct diags *d,
-                 struct ready_times *out);
+                 const struct profile *profile, struct diags *d, struct ready_times *out);
 
 #endif

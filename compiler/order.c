@@ -8,13 +8,13 @@
  *
  * An `If` costs its larger branch; the parameters of either branch count from its start. A `Loop`
  * costs its trips times its body, and a parameter of the body is complete in the backward of the
- * first iteration, the last one that runs. Trips are a literal, else a `--dim` of the trip count's
- * name, else 1; the length of a scan is its axis.
+ * first iteration, the last one that runs. Trips are a literal or a known size of a tensor
+ * (which --dim can make known), else 1.
  *
  * Three linear walks over all graphs: forwards for which values want a gradient at all (autograd
  * does not run the backward of what no parameter precedes), then bodies before their nodes for
  * durations, then the times themselves. */
-#include "keyfile.h"
+#include "control.h"
 #include "schedule.h"
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,6 @@ struct walk {
     const struct reach *r;
     const struct device *dev;
     const struct profile *profile;
-    const struct options *o;
-    uint32_t step;
     bool *needs;      /* by value: a trainable parameter precedes it */
     double *node_us;  /* by node */
     double *graph_us; /* by graph: one execution */
@@ -34,16 +32,6 @@ struct walk {
     bool *matched;    /* by entry of the profile */
     struct ready_times *out;
 };
-
-/* The bodies of a node, one after the other: while ((g = next_body(m, n, &at))). */
-static ir_graph next_body(const struct ir_module *m, ir_node n, uint32_t *at) {
-    const struct ir_node_info *node = &m->node.at[n];
-    while (*at < node->n_attrs) {
-        const struct ir_attr_info *a = &m->attr.at[node->attrs + (*at)++];
-        if (a->kind == IR_ATTR_GRAPH && a->n_values) return m->attr_value.at[a->values].g;
-    }
-    return 0;
-}
 
 static bool is_op(const struct ir_module *m, ir_node n, const char *op) {
     return strcmp(ir_text(m, m->node.at[n].op), op) == 0;
@@ -59,8 +47,8 @@ static void needs_of_node(struct walk *w, ir_node n) {
     const struct ir_node_info *node = &m->node.at[n];
     const struct op_def *def = op_get(w->p->ops, node->def);
     bool any = false, bodies = false;
-    uint32_t at = 0;
-    for (ir_graph g; (g = next_body(m, n, &at));) {
+    ir_graph g;
+    for (uint32_t k = 0; (g = control_graph(m, n, k)); k++) {
         /* What a body gets may want a gradient if anything given to the node does; a loop may carry
          * a body's parameter round, which counts as well. */
         const struct ir_graph_info *body = &m->graph.at[g];
@@ -95,11 +83,9 @@ static void needs_of(struct walk *w, ir_graph g) {
 /* ---- how long things take ----------------------------------------------------------------------
  */
 
-/* The only integer of an initializer or constant, through Identity. */
-static bool constant_of(const struct ir_module *m, ir_value v, int64_t *out) {
+/* The only integer of an initializer or constant. */
+static bool literal_of(const struct ir_module *m, ir_value v, int64_t *out) {
     const int64_t *ints;
-    while (m->value.at[v].def == IR_DEF_NODE && is_op(m, m->value.at[v].node, "Identity"))
-        v = ir_input(m, m->value.at[v].node, 0);
     const struct ir_value_info *value = &m->value.at[v];
     ir_data data = value->data;
     if (value->def == IR_DEF_NODE && is_op(m, value->node, "Constant")) {
@@ -116,42 +102,50 @@ static bool constant_of(const struct ir_module *m, ir_value v, int64_t *out) {
     return true;
 }
 
-/* --dim NAME=N */
-static bool dim_of(const struct options *o, const char *name, double *out) {
-    size_t length = strlen(name);
-    for (uint32_t i = 0; i < o->dim.n; i++) {
-        const char *dim = o->dim.at[i];
-        if (strncmp(dim, name, length) == 0 && dim[length] == '=' &&
-            keyfile_number(dim + length + 1, strlen(dim + length + 1), out))
-            return true;
-    }
-    return false;
+/* The size of dimension `axis` (from the end if negative) where it is known. */
+static bool size_of(const struct ir_module *m, ir_value v, int64_t axis, int64_t *out) {
+    const struct ir_type_info *t = &m->type.at[m->value.at[v].type];
+    if (axis < 0) axis += t->rank;
+    if (t->kind != IR_TYPE_TENSOR || axis < 0 || axis >= t->rank) return false;
+    const struct ir_dim *dim = &m->dim.at[t->dims + (uint32_t)axis];
+    *out = dim->size;
+    return !dim->symbol && dim->size >= 0;
 }
 
-static double trips_of(const struct walk *w, ir_node n) {
-    const struct ir_module *m = w->m;
-    double trips = 1;
-    if (is_op(m, n, "Loop")) {
-        ir_value count = ir_input(m, n, 0);
-        int64_t literal;
-        if (count && constant_of(m, count, &literal))
-            trips = (double)literal;
-        else if (count)
-            dim_of(w->o, ir_value_name(m, count), &trips);
-    } else if (is_op(m, n, "Scan")) {
-        const struct ir_node_info *node = &m->node.at[n];
-        int64_t scanned = ir_attr_int(m, n, "num_scan_inputs", 0);
-        if (scanned < 1 || scanned > (int64_t)node->n_inputs) return 1;
-        ir_value v = ir_inputs(m, n)[node->n_inputs - (uint32_t)scanned];
-        const struct ir_type_info *t = &m->type.at[m->value.at[v].type];
-        ir_attr axes = ir_attr_find(m, n, "scan_input_axes");
-        int64_t axis =
-            axes && m->attr.at[axes].n_values ? m->attr_value.at[m->attr.at[axes].values].i : 0;
-        if (axis < 0) axis += t->rank;
-        if (t->kind == IR_TYPE_TENSOR && axis >= 0 && axis < t->rank)
-            trips = (double)m->dim.at[t->dims + (uint32_t)axis].size;
+/* A trip count: a literal, or one size of a tensor, as `for i in range(x.shape[0])` is exported. */
+static bool count_of(const struct ir_module *m, ir_value v, int64_t *out) {
+    static const char *const same[] = {"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"};
+    for (bool through = true; through;) {
+        if (v == 0) return false;
+        if (m->value.at[v].def != IR_DEF_NODE) break;
+        through = false;
+        for (uint32_t i = 0; i < sizeof same / sizeof *same; i++)
+            through |= is_op(m, m->value.at[v].node, same[i]);
+        if (through) v = ir_input(m, m->value.at[v].node, 0);
     }
-    return trips < 1 ? 1 : trips;
+    if (literal_of(m, v, out)) return true;
+    ir_node gather = m->value.at[v].node;
+    if (m->value.at[v].def != IR_DEF_NODE || !is_op(m, gather, "Gather")) return false;
+    ir_value shape = ir_input(m, gather, 0), index = ir_input(m, gather, 1);
+    int64_t axis;
+    return shape && index && m->value.at[shape].def == IR_DEF_NODE &&
+           is_op(m, m->value.at[shape].node, "Shape") && literal_of(m, index, &axis) &&
+           size_of(m, ir_input(m, m->value.at[shape].node, 0), axis, out);
+}
+
+static double trips_of(const struct ir_module *m, ir_node n) {
+    int64_t trips = 1;
+    if (is_op(m, n, "Loop")) {
+        if (!count_of(m, ir_input(m, n, 0), &trips)) return 1;
+    } else if (is_op(m, n, "Scan")) {
+        int64_t scanned = ir_attr_int(m, n, "num_scan_inputs", 0), axis = 0;
+        uint32_t n_inputs = m->node.at[n].n_inputs;
+        if (scanned < 1 || scanned > (int64_t)n_inputs) return 1;
+        ir_attr axes = ir_attr_find(m, n, "scan_input_axes");
+        if (axes && m->attr.at[axes].n_values) axis = m->attr_value.at[m->attr.at[axes].values].i;
+        if (!size_of(m, ir_inputs(m, n)[n_inputs - (uint32_t)scanned], axis, &trips)) return 1;
+    }
+    return trips < 1 ? 1 : (double)trips;
 }
 
 static double duration_of(struct walk *w, ir_graph g);
@@ -171,9 +165,9 @@ static double duration_of_node(struct walk *w, ir_node n) {
     const struct ir_module *m = w->m;
     const struct ir_node_info *node = &m->node.at[n];
     double us = 0, trips = 0;
-    uint32_t at = 0;
-    for (ir_graph g; (g = next_body(m, n, &at));) {
-        if (!trips) trips = trips_of(w, n);
+    ir_graph g;
+    for (uint32_t k = 0; (g = control_graph(m, n, k)); k++) {
+        if (!trips) trips = trips_of(m, n);
         double body = duration_of(w, g);
         if (body > us) us = body;
     }
@@ -213,11 +207,11 @@ static void ready_at(struct walk *w, ir_value v, double us) {
 static double ready_in(struct walk *w, ir_graph g, double now) {
     const struct ir_module *m = w->m;
     const struct ir_graph_info *graph = &m->graph.at[g];
-    for (uint32_t k = graph->n_nodes; k-- > 0;) {
-        ir_node n = m->node_list.at[graph->nodes + k];
+    for (uint32_t at = graph->n_nodes; at-- > 0;) {
+        ir_node n = m->node_list.at[graph->nodes + at];
         const struct ir_node_info *node = &m->node.at[n];
-        uint32_t at = 0;
-        for (ir_graph body; (body = next_body(m, n, &at));) {
+        ir_graph body;
+        for (uint32_t k = 0; (body = control_graph(m, n, k)); k++) {
             double start = now;
             if (!is_op(m, n, "If")) start += w->node_us[n] - w->graph_us[body];
             ready_in(w, body, start);
@@ -286,8 +280,7 @@ static void report_unmatched(const struct walk *w, struct diags *d) {
 }
 
 bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,
-                 const struct profile *profile, const struct options *o, struct diags *d,
-                 struct ready_times *out) {
+                 const struct profile *profile, struct diags *d, struct ready_times *out) {
     const struct ir_module *m = p->m;
     struct arena scratch = {0};
     *out = (struct ready_times){
@@ -300,8 +293,6 @@ bool order_ready(struct program *p, uint32_t step, const struct reach *r, const 
         .r = r,
         .dev = dev,
         .profile = profile,
-        .o = o,
-        .step = step,
         .needs = arena_new(&scratch, bool, m->value.n + 1u),
         .node_us = arena_new(&scratch, double, m->node.n + 1u),
         .graph_us = arena_new(&scratch, double, m->graph.n + 1u),

@@ -73,8 +73,8 @@ static bool run_order(struct compilation *c) {
     if (c->options->profile && !(c->profile = profile_read(c->options->profile, &c->diags)))
         return false;
     for (uint32_t s = 0; s < c->program.steps.n; s++)
-        if (!order_ready(&c->program, s, &c->reach[s], &c->device, c->profile, c->options,
-                         &c->diags, &c->ready[s]))
+        if (!order_ready(&c->program, s, &c->reach[s], &c->device, c->profile, &c->diags,
+                         &c->ready[s]))
             return false;
     return true;
 }
