@@ -5,6 +5,7 @@
  * assertion. */
 #define _POSIX_C_SOURCE 200809L
 #include "pipeline.h"
+#include "emit.h"
 #include "from_list.h"
 #include <assert.h>
 #include <string.h>
@@ -89,6 +90,11 @@ static bool run_schedule(struct compilation *c) {
     return true;
 }
 
+static bool run_emit(struct compilation *c) {
+    c->plan = emit_plan(c);
+    return c->plan != NULL;
+}
+
 static const struct {
     const char *name;
     bool (*run)(struct compilation *c);
@@ -159,6 +165,7 @@ void pipeline_init(struct compilation *c, const struct options *options) {
 }
 
 void pipeline_free(struct compilation *c) {
+    plan_close(c->plan);
     for (uint32_t s = 0; c->sched && s < c->program.steps.n; s++) sched_free(&c->sched[s]);
     if (c->profile) profile_free(c->profile);
     branches_free(&c->branches);

@@ -1,8 +1,9 @@
-/* The compile path, from a file's name to a step's schedule: every pass in order, and what each
+/* The compile path, from a file's name to a plan: every pass in order, and what each
  * leaves behind. Commands run it as far as they need. */
 #ifndef DDPC_PIPELINE_H
 #define DDPC_PIPELINE_H
 
+#include "plan.h"
 #include "schedule.h"
 
 /* PASS(name): the passes in the order they run. */
@@ -14,7 +15,8 @@
     PASS(program)  /* parameters, losses, steps, evidence */                                       \
     PASS(reach)    /* per step: which gradients exist, and when */                                 \
     PASS(order)    /* per step: when they are ready */                                             \
-    PASS(schedule) /* per step: which bucket takes them */
+    PASS(schedule) /* per step: which bucket takes them */                                         \
+    PASS(emit)     /* offsets; the plan */
 
 enum pipeline_pass {
 #define PASS(name) PIPELINE_##name,
@@ -40,6 +42,8 @@ struct compilation {
     struct reach *reach;
     struct ready_times *ready;
     struct sched *sched;
+
+    struct plan *plan; /* the finished one: its bytes and size are the file */
 
     double pass_ms[PIPELINE_N_PASSES];
     bool source_unreadable; /* a file could not be read: usage or I/O, not a rejected model */

@@ -146,7 +146,7 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
     pipeline_init(c, &t->options);
     if (t->print_after) {
         char names[128] = "";
-        for (enum pipeline_pass p = 0; p <= last; p++) {
+        for (enum pipeline_pass p = 0; p <= last && p < PIPELINE_emit; p++) {
             if (p) strcat(names, " ");
             strcat(names, pipeline_pass_name(p));
         }
