@@ -12,9 +12,10 @@
  *     returned output: DDP takes a path from an output for use and would wait for it.
  *
  * One wrapper around several steps sees them as one program: a parameter counts as always, never or
- * frozen only if it is so in every step, otherwise as conditional. And where the model may lack
- * parameters that the module has, "not needed" would be a guess, so the verdict is unknown and
- * nothing is advised to be frozen; a conditional parameter that is shown is there all the same. */
+ * frozen only if it is so in every step, otherwise as conditional - or as never, if one step
+ * freezes it and no other has a gradient for it. And where the model may lack parameters that the
+ * module has, "not needed" would be a guess, so the verdict is unknown and nothing is advised to be
+ * frozen; a conditional parameter that is shown is there all the same. */
 #include "advice.h"
 
 const char *verdict_name(enum verdict v) {
@@ -71,6 +72,13 @@ static void finish(const struct program *p, const enum grad_class *class, const 
     out->static_graph = out->verdict == VERDICT_NOT_NEEDED && !out->returned.n;
 }
 
+/* What a parameter counts as that is `a` in some steps and `b` in another. */
+static enum grad_class merge(enum grad_class a, enum grad_class b) {
+    if (a == b) return a;
+    bool rests = (a == GRAD_NEVER || a == GRAD_FROZEN) && (b == GRAD_NEVER || b == GRAD_FROZEN);
+    return rests ? GRAD_NEVER : GRAD_CONDITIONAL;
+}
+
 void advices_give(struct program *p, const struct reach *reach, struct advices *out) {
     uint32_t n = p->params.n;
     *out = (struct advices){.n_steps = p->steps.n,
@@ -82,7 +90,7 @@ void advices_give(struct program *p, const struct reach *reach, struct advices *
         for (uint32_t i = 0; i < n; i++) {
             class[i] = reach[s].gradient[i].class;
             if (s == 0) out->class[i] = class[i];
-            if (out->class[i] != class[i]) out->class[i] = GRAD_CONDITIONAL;
+            out->class[i] = merge(out->class[i], class[i]);
         }
         struct advice *a = &out->step[s];
         count(p, class, a);

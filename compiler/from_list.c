@@ -137,9 +137,11 @@ static bool read_guard(struct reader *r, const char *name, struct word text, bdd
     skip(&g);
     if (!g.wrong && g.at < g.end) g.wrong = "'&&' or '||' must stand here";
     if (!g.wrong) return true;
-    struct diag *bad = lines_report(&r->lines, r->lines.number, DIAG_GUARD_SYNTAX,
-                                    "the guard of '%s' cannot be read at '%.*s': %s", name,
-                                    (int)(g.end - g.at < 40 ? g.end - g.at : 40), g.at, g.wrong);
+    int left = g.end - g.at < 40 ? (int)(g.end - g.at) : 40;
+    struct diag *bad =
+        lines_report(&r->lines, r->lines.number, DIAG_GUARD_SYNTAX,
+                     "the guard of '%s' cannot be read %s%.*s%s: %s", name,
+                     left ? "at '" : "at its end", left, g.at, left ? "'" : "", g.wrong);
     diag_set_help(r->lines.diags, bad, "as in `d_turn && !(skip || eval)`");
     return false;
 }
@@ -255,7 +257,7 @@ static void classify(struct reader *r, const struct step *step, struct reach *ou
         if (g->class == GRAD_NEVER) says = "is listed with a guard that is never true";
         if (g->class == GRAD_CONDITIONAL) {
             g->guard = bdd_text(r->b->bdd, g->may, &p->arena, branch_name, r->b);
-            says = arena_printf(&p->arena, "has a gradient only if %s", g->guard);
+            says = arena_printf(&p->arena, "only when %s", g->guard);
         }
         g->reason = arena_printf(&p->arena, "%s (%s:%u)", says, r->o->from_list, r->line.at[i]);
     }

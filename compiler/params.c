@@ -234,7 +234,7 @@ static void claim(struct listing *l, uint32_t i, ir_value v) {
                          "'%s' is listed as %s, but the model has it as %s", ir_text(b->m, e->name),
                          ir_type_text(b->m, &b->scratch, e->type),
                          ir_type_text(b->m, &b->scratch, b->m->value.at[v].type));
-        diag_add_note(b->d, g, b->m->value.at[v].loc, "here");
+        diag_add_note(b->d, g, b->m->value.at[v].loc, "the model has it here");
         l->ok = false;
     }
     l->owner[v] = i + 1;
@@ -357,6 +357,8 @@ static void add_absent(struct listing *l) {
         while (high < pool.n && pool.at[high].elements == c.param.elements) high++;
         if (high > low && e->requires_grad) {
             report_absent(l, e, &pool.at[low], high - low);
+            str name = b->candidates.at[pool.at[low].candidate].param.name;
+            b->candidates.at[b->candidates.n - 1].param.perhaps = ir_text(b->m, name);
             b->unaccounted++;
         }
     }

@@ -22,11 +22,12 @@ struct param {
     ir_type type;
     enum ir_dtype dtype;
     int64_t elements;
-    ir_value value;     /* 0: --params lists it, the graph does not have it */
-    VEC(ir_value) tied; /* further values that are the same parameter */
-    VEC(str) aliases;   /* further names of it in the module, from --params and --tie */
-    bool no_grad;       /* --params says requires_grad is false */
-    ir_loc loc;         /* of its declaration; IR_NO_LOC if absent */
+    ir_value value;      /* 0: --params lists it, the graph does not have it */
+    VEC(ir_value) tied;  /* further values that are the same parameter */
+    const char *perhaps; /* absent: the unlisted initializer that it could be; NULL: none */
+    VEC(str) aliases;    /* further names of it in the module, from --params and --tie */
+    bool no_grad;        /* --params says requires_grad is false */
+    ir_loc loc;          /* of its declaration; IR_NO_LOC if absent */
 };
 
 struct assumption {
@@ -69,8 +70,8 @@ void program_free(struct program *p);
  */
 bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d);
 
-/* types.c: gives values the types that follow from the operators; believes declarations. False after
- * reporting that a --dim does not read. */
+/* types.c: gives values the types that follow from the operators; believes declarations. False
+ * after reporting that a --dim does not read. */
 bool infer_types(struct ir_module *m, const struct op_table *ops, const struct options *o,
                  struct diags *d);
 

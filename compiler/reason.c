@@ -283,7 +283,11 @@ static void reason_never(struct reasons *r, const struct param *param, struct us
     }
     if (cut_loc(r->f, &cut) != IR_NO_LOC) g->loc = cut_loc(r->f, &cut);
     if (!param->value)
-        g->reason = "is listed, but the graph does not have it";
+        g->reason = param->perhaps ? arena_printf(a,
+                                                  "is listed, but the graph does not have it, "
+                                                  "unless '%s' is it under another name",
+                                                  param->perhaps)
+                                   : "is listed, but the graph does not have it";
     else if (!cut.kind)
         g->reason =
             param->kind == PARAM_BUFFER ? "a buffer that nothing reads" : "nothing reads it";

@@ -31,8 +31,8 @@ static bool deny_class(struct tool *t, struct compilation *c, const struct advic
                        enum grad_class class) {
     uint32_t n = a->all.count[class], shown = 0;
     if (!n) return false;
-    fprintf(stderr, "ddpc check: denied: %u %s parameter%s:", n, grad_class_name(class),
-            n == 1 ? "" : "s");
+    fprintf(stderr, "ddpc check: denied: %u parameter%s of class %s:", n, n == 1 ? "" : "s",
+            grad_class_name(class));
     for (uint32_t i = 0; i < c->program.params.n && shown < NAMES_SHOWN; i++) {
         if (c->program.params.at[i].kind != PARAM_PARAMETER || a->class[i] != class) continue;
         fprintf(stderr, "%s %s", shown++ ? "," : "", check_param_name(t, c, i));

@@ -74,9 +74,9 @@ static void put_verdict(struct report *r, const struct advice *a) {
     switch (a->verdict) {
     case VERDICT_UNKNOWN: fprintf(r->out, "unknown: %s\n", p->incomplete_because); break;
     case VERDICT_NEEDED:
-        fprintf(r->out,
-                "flag needed: %u of %u parameters have a gradient in some executions only\n",
-                a->count[GRAD_CONDITIONAL], a->parameters);
+        fprintf(r->out, "flag needed: %u of %u parameters have a gradient in some %s only\n",
+                a->count[GRAD_CONDITIONAL], a->parameters,
+                a == &r->a->all && r->a->n_steps > 1 ? "steps or executions" : "executions");
         break;
     case VERDICT_NOT_NEEDED:
         if (a->freeze.n)
@@ -100,6 +100,10 @@ static void put_freeze(struct report *r, const struct advice *a) {
 static void put_flags(struct report *r, const struct advice *a) {
     switch (a->verdict) {
     case VERDICT_UNKNOWN:
+        if (r->t->options.params) {
+            fprintf(line(r), "# the warnings name candidates: --alias EXPORTED=REAL\n");
+            break;
+        }
         fputs("for n, p in model.named_parameters(): print(n, str(p.dtype)[6:], list(p.shape), "
               "p.requires_grad)\n",
               line(r));
@@ -121,9 +125,9 @@ static void put_flags(struct report *r, const struct advice *a) {
         fputs("# accelerate and Lightning (strategy=\"ddp\"): as they are\n", line(r));
     }
     if (a->verdict == VERDICT_NOT_NEEDED && a->returned.n)
-        fprintf(line(r), "# not static_graph=True: a returned output depends on %s%s\n",
-                param_name(r, a->returned.at[0]),
-                a->returned.n > 1 ? " and others that get no gradient" : "");
+        fprintf(line(r),
+                "# static_graph=True only with them frozen: a returned output depends on %s%s\n",
+                param_name(r, a->returned.at[0]), a->returned.n > 1 ? " and others" : "");
 }
 
 /* Parameters that rest in this step and train in another: to be frozen for its duration. */
@@ -133,7 +137,7 @@ static void put_toggle(struct report *r, uint32_t s) {
     for (uint32_t i = 0; i < p->params.n; i++) {
         enum grad_class class = r->c->reach[s].gradient[i].class;
         bool rests = class == GRAD_NEVER || class == GRAD_FROZEN;
-        if (p->params.at[i].kind == PARAM_PARAMETER && rests && r->a->class[i] != class)
+        if (p->params.at[i].kind == PARAM_PARAMETER && rests && r->a->class[i] == GRAD_CONDITIONAL)
             vec_push(&resting, i);
     }
     if (resting.n) {
@@ -156,19 +160,30 @@ static size_t module_of(const char *name) {
     return dot ? (size_t)(dot - name) + 1 : 0;
 }
 
-static bool same_group(const struct report *r, uint32_t s, uint32_t i, uint32_t k) {
+/* What neighbours may share: the guard, since the reason of a conditional parameter also names its
+ * own first use. */
+static const char *why(const struct gradient *g) { return g->guard ? g->guard : g->reason; }
+
+static bool same_module(const struct report *r, uint32_t i, uint32_t k) {
     const struct program *p = &r->c->program;
-    const struct gradient *a = &r->c->reach[s].gradient[i], *b = &r->c->reach[s].gradient[k];
-    if (p->params.at[k].kind != PARAM_PARAMETER || a->class != b->class) return false;
-    if (strcmp(a->reason, b->reason) != 0) return false;
+    if (k >= p->params.n) return false;
     const char *x = ir_text(p->m, p->params.at[i].name), *y = ir_text(p->m, p->params.at[k].name);
     return module_of(x) == module_of(y) && memcmp(x, y, module_of(x)) == 0;
 }
 
-/* `a.b.*`, or the names of a group without a module. */
+static bool same_group(const struct report *r, uint32_t s, uint32_t i, uint32_t k) {
+    const struct program *p = &r->c->program;
+    const struct gradient *a = &r->c->reach[s].gradient[i], *b = &r->c->reach[s].gradient[k];
+    if (p->params.at[k].kind != PARAM_PARAMETER || a->class != b->class) return false;
+    if (strcmp(why(a), why(b)) != 0) return false;
+    return same_module(r, i, k);
+}
+
+/* `a.b.*` for all of a module, else names. */
 static void put_group(struct report *r, uint32_t first, uint32_t n) {
     const char *name = param_name(r, first);
-    if (n > 1 && module_of(name)) {
+    bool whole = !(first && same_module(r, first, first - 1)) && !same_module(r, first, first + n);
+    if (n > 1 && whole && module_of(name)) {
         fprintf(r->out, "%.*s*", (int)module_of(name), name);
         return;
     }
@@ -199,16 +214,17 @@ static void put_why(struct report *r, uint32_t s) {
         }
         line(r);
         put_group(r, i, n);
-        fprintf(r->out, "  %s: %s", grad_class_name(g->class), shown(r, g->reason));
+        fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
+                shown(r, why(g)));
+        if (g->guard && !g->exact) fputs(", and not always then", r->out);
         put_place(r, g->loc);
         fputc('\n', r->out);
     }
     if (left) fprintf(line(r), "... and %u more; --format=json has them all\n", left);
     if (!lines && r->a->n_steps == 1 && r->a->all.parameters)
-        fputs(r->a->all.count[GRAD_FROZEN]
-                  ? "every parameter that trains reaches the loss in every execution\n"
-                  : "every parameter reaches the loss in every execution\n",
-              line(r));
+        fprintf(line(r), "every %sparameter%s reaches the loss in every execution\n",
+                r->a->all.count[GRAD_FROZEN] ? "trained " : "",
+                p->complete ? "" : " that the model shows");
 }
 
 /* ---- BASIS --------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ Test(from_list, guards_mean_what_they_say) {
                                       "false || !b", "!a&&!b&&!c", "\"a\"||b", "!(!(a&&b)||c)"};
     for (size_t k = 0; k < sizeof guards / sizeof *guards; k++) {
         struct listed l = {0};
-        char text[128];
+        char text[600];
         snprintf(text, sizeof text, "o float32 1 a||b||c||!a\nw float32 1 %s\n", guards[k]);
         read_text(&l, text);
         cr_assert(l.ok, "%s", guards[k]);
