@@ -183,7 +183,10 @@ static int arenas_from_rank_0(struct local *c, int64_t deadline_ns) {
 static int local_map(ddprt_comm *comm, uint64_t bytes, void **memory, int64_t deadline_ns,
                      struct comm_record *failure) {
     struct local *c = (struct local *)comm;
-    if (bytes > (uint64_t)INT64_MAX / DDPRT_LOCAL_MAX) {
+    /* More than the machine has must not even be tried: the kernel would hand out pages until it
+     * has to kill somebody. */
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
+    if (bytes / page >= pages / (uint64_t)comm->size) {
         break_word(c, DDPRT_NO_MEMORY, comm->rank);
         return meet(c, deadline_ns, failure);
     }

@@ -44,6 +44,7 @@ struct local {
     int pid;                     /* of this process */
     uint32_t spins;              /* looks at the word before it sleeps */
     int pidfd[DDPRT_LOCAL_MAX];  /* -1: own process, or already gone */
+    int turned_away;             /* ranks that rank 0 has refused */
     bool gone[DDPRT_LOCAL_MAX];  /* it died before its pidfd could be opened */
     int socket[DDPRT_LOCAL_MAX]; /* rank 0: to each other; others: [0], to rank 0; else -1 */
     unsigned char *memory;       /* all ranks' arenas, in rank order */

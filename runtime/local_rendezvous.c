@@ -39,6 +39,8 @@ enum {
     RETRY_NS = 2 * 1000 * 1000, /* between two attempts to connect */
     VERDICT_NS =
         300 * 1000 * 1000, /* how long past its own deadline a rank listens to rank 0's verdict */
+    LINGER_NS =
+        1000 * 1000 * 1000, /* how long rank 0 stays to tell latecomers that there is no job */
     NAME_MAX_BYTES = 64,
 };
 
@@ -231,6 +233,7 @@ static int admit(struct local *c, int fd, int32_t *pid, int64_t deadline, ddprt_
         if (error) snprintf(a.text, sizeof a.text, "%.199s", error->text);
         local_send(fd, &a, sizeof a, -1);
         close(fd);
+        c->turned_away++;
         if (error) error->rank = h.rank;
         return code;
     }
@@ -300,6 +303,26 @@ static int share(struct local *c, const int32_t *pid, ddprt_error *error) {
     return code;
 }
 
+/* There is no job: tells those who are here, and those who are still on their way. */
+static void turn_away(struct local *c, int listener, int64_t deadline, int code,
+                      const ddprt_error *error) {
+    struct answer no = {.code = code};
+    struct hello h;
+    int told = 1 + c->turned_away, passed; /* ourselves too */
+    if (error) snprintf(no.text, sizeof no.text, "%.199s", error->text);
+    for (int r = 1; r < c->comm.size; r++)
+        if (c->socket[r] >= 0) told += local_send(c->socket[r], &no, sizeof no, -1) == 0;
+    if (deadline > clock_ns() + LINGER_NS) deadline = clock_ns() + LINGER_NS;
+    while (told < c->comm.size && readable_by(listener, deadline)) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) continue;
+        if (local_receive(fd, &h, sizeof h, &passed, deadline) > 0)
+            told += local_send(fd, &no, sizeof no, -1) == 0;
+        if (passed >= 0) close(passed);
+        close(fd);
+    }
+}
+
 static int receive_ranks(struct local *c, struct place *place, const char *name, int timeout_ms,
                          ddprt_error *error) {
     int64_t deadline = deadline_in_ms(timeout_ms);
@@ -314,12 +337,7 @@ static int receive_ranks(struct local *c, struct place *place, const char *name,
         code = error_set(error, DDPRT_SYSTEM, "%s: %s", place->socket, strerror(errno));
     if (!code) code = gather_ranks(c, listener, name, timeout_ms, deadline, pid, error);
     if (!code) code = share(c, pid, error);
-    if (code) {
-        struct answer no = {.code = code};
-        if (error) snprintf(no.text, sizeof no.text, "%.199s", error->text);
-        for (int r = 1; r < c->comm.size; r++)
-            if (c->socket[r] >= 0) local_send(c->socket[r], &no, sizeof no, -1);
-    }
+    if (code && listener >= 0) turn_away(c, listener, deadline, code, error);
     if (listener >= 0) close(listener);
     give_name_back(place);
     return code;

@@ -94,8 +94,10 @@ struct rank {
     void (*run)(struct rank *r);
     ddprt_error error; /* of opening */
     ddprt_report report;
-    int code[8];  /* whatever the test stores */
-    void *shared; /* whatever the test passes */
+    int withhold;   /* a parameter that rank 1 does not report; -1: none */
+    bool no_branch; /* rank 1 does not set its branch */
+    int code[8];    /* whatever the test stores */
+    void *shared;   /* whatever the test passes */
 };
 
 static inline void *job_thread(void *argument) {
@@ -119,8 +121,8 @@ static inline void job_init(struct rank *ranks, int size, ddprt_plan *plan,
     jobs++;
     memset(ranks, 0, (size_t)size * sizeof *ranks);
     for (int r = 0; r < size; r++) {
-        ranks[r] =
-            (struct rank){.rank = r, .size = size, .timeout_ms = 10000, .plan = plan, .run = run};
+        ranks[r] = (struct rank){
+            .rank = r, .size = size, .timeout_ms = 10000, .withhold = -1, .plan = plan, .run = run};
         snprintf(ranks[r].name, sizeof ranks[r].name, "test-%d-%d", (int)getpid(), jobs);
     }
 }
