@@ -85,10 +85,12 @@ static bool check_structure(struct checker *k) {
     for (uint32_t b = 0; b < c->n_buckets; b++) {
         const struct certificate_bucket *x = &c->bucket[b];
         if (x->first != next || x->n == 0 || x->n > c->n_items - next)
-            return refuse(k, "bucket %u does not begin where the one before it ends", b);
-        if (x->group >= c->n_groups) return refuse(k, "bucket %u is of no group", b);
+            return refuse(k, "bucket %u does not begin where the one before it ends",
+                          b + c->first_number);
+        if (x->group >= c->n_groups)
+            return refuse(k, "bucket %u is of no group", b + c->first_number);
         if (late && !c->group_late[x->group])
-            return refuse(k, "bucket %u follows a late group and is not late", b);
+            return refuse(k, "bucket %u follows a late group and is not late", b + c->first_number);
         late = c->group_late[x->group];
         next += x->n;
     }
@@ -110,12 +112,14 @@ static bool check_replay(struct checker *k) {
         }
         double start = greater(ready, now), end = start + transfer_us(c, bytes);
         if (differ(x->ready_us, ready))
-            return refuse(k, "bucket %u is ready at %.3f µs, not at %.3f µs", b, ready,
-                          x->ready_us);
+            return refuse(k, "bucket %u is ready at %.3f µs, not at %.3f µs", b + c->first_number,
+                          ready, x->ready_us);
         if (differ(x->start_us, start))
-            return refuse(k, "bucket %u starts at %.3f µs, not at %.3f µs", b, start, x->start_us);
+            return refuse(k, "bucket %u starts at %.3f µs, not at %.3f µs", b + c->first_number,
+                          start, x->start_us);
         if (differ(x->end_us, end))
-            return refuse(k, "bucket %u ends at %.3f µs, not at %.3f µs", b, end, x->end_us);
+            return refuse(k, "bucket %u ends at %.3f µs, not at %.3f µs", b + c->first_number, end,
+                          x->end_us);
         if (ready >= now || b == 0) {
             k->out->chain_bucket = b;
             k->out->chain_item = latest;
@@ -138,11 +142,12 @@ static bool check_limits(struct checker *k) {
         for (uint32_t i = x->first; i < x->first + x->n; i++) {
             bytes += c->item[i].bytes;
             if (c->item[i].ready_us < latest[x->group])
-                return refuse(k, "gradient %u of bucket %u is out of ready order", i, b);
+                return refuse(k, "gradient %u of bucket %u is out of ready order", i,
+                              b + c->first_number);
             latest[x->group] = c->item[i].ready_us;
         }
         if (c->cap_bytes && bytes > c->cap_bytes && x->n > 1)
-            return refuse(k, "bucket %u has %llu bytes, more than the cap", b,
+            return refuse(k, "bucket %u has %llu bytes, more than the cap", b + c->first_number,
                           (unsigned long long)bytes);
         if (++count[x->group] > c->max_buckets && c->max_buckets)
             return refuse(k, "group %u has more than %u buckets", x->group, c->max_buckets);

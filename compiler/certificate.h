@@ -32,6 +32,7 @@ struct certificate_bucket {
 
 struct certificate {
     uint32_t n_items, n_buckets, n_groups, n_pieces;
+    uint32_t first_number; /* what messages call the first bucket */
     const struct certificate_item *item;
     const struct certificate_bucket *bucket;
     /* By group: it follows all groups that are not late, and late groups follow each other in the

@@ -256,17 +256,15 @@ struct component {
     uint32_t n_moved, moved[3]; /* parameters of OLD whose bucket is not their old one's partner */
 };
 
-static void list_buckets(struct diff *d, const struct plan *p, const struct plan_step *s,
-                         const uint32_t *component, uint32_t which, const char **text) {
-    uint32_t n = 0;
-    for (uint32_t i = s->first_bucket; i < s->first_bucket + s->n_buckets; i++) {
-        if (p->bucket[i].kind != PLAN_GRADIENT || component[i] != which) continue;
-        if (n < 8)
-            *text = arena_printf(d->arena, "%s%s%u", n ? *text : "", n ? ", " : "buckets ",
-                                 i - s->first_bucket);
-        n++;
-    }
-    if (n > 8) *text = arena_printf(d->arena, "%s and %u more", *text, n - 8);
+/* "bucket 4", "buckets 1, 3", "buckets 1, 2, 3, 4, 5, 6, 7, 8 and 12 more". */
+static const char *list_buckets(struct diff *d, const struct plan *p, const struct plan_step *s,
+                                const uint32_t *component, uint32_t which, uint32_t n) {
+    const char *text = n == 1 ? "bucket" : "buckets";
+    uint32_t seen = 0;
+    for (uint32_t i = s->first_bucket; i < s->first_bucket + s->n_buckets && seen < 8; i++)
+        if (p->bucket[i].kind == PLAN_GRADIENT && component[i] == which)
+            text = arena_printf(d->arena, "%s%s %u", text, seen++ ? "," : "", i - s->first_bucket);
+    return n > 8 ? arena_printf(d->arena, "%s and %u more", text, n - 8) : text;
 }
 
 static void report_component(struct diff *d, uint32_t s, const struct component *c,
@@ -276,8 +274,8 @@ static void report_component(struct diff *d, uint32_t s, const struct component 
     struct diff_change *change = add(
         d, DIFF_RULE_BUCKET_MEMBERS, DIFF_MOVE,
         arena_printf(d->arena, "%s/bucket/%u", step_path(d, s), c->first_old - old->first_bucket));
-    list_buckets(d, d->old, old, d->old_component, which, &change->before);
-    list_buckets(d, d->new, new, d->new_component, which, &change->after);
+    change->before = list_buckets(d, d->old, old, d->old_component, which, c->n_old);
+    change->after = list_buckets(d, d->new, new, d->new_component, which, c->n_new);
     const char *how = c->n_old == 1 ? "split" : c->n_new == 1 ? "merged" : "regrouped";
     change->reason = how;
     if (c->n_moved)

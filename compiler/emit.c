@@ -29,7 +29,7 @@ static void add_options(struct compilation *c, struct plan_builder *b) {
     plan_add_option(b, "average", averages[o->average]);
     plan_add_option(b, "guards", o->guards == GUARDS_REPORTED ? "reported" : "discovered");
     plan_add_option(b, "topology", c->topology.name);
-    plan_add_option(b, "device", c->device.name);
+    if (c->device.name[0]) plan_add_option(b, "device", c->device.name); /* not with a list */
     if (o->schedule == SCHEDULE_DDP) {
         plan_add_option(b, "order", orders[o->order]);
         if (o->first_bucket_mib > 0) add_number(c, b, "first-bucket-mib", o->first_bucket_mib);

@@ -24,8 +24,8 @@ struct plan *tool_open_plan(const struct tool *t, const char *path) {
     struct plan *p = plan_open_file(standard ? "/dev/stdin" : path, &error);
     if (p) return p;
     diags_init(&d, NULL);
-    struct diag *g =
-        diag_plain(&d, code_of(error.status), standard ? "<stdin>" : path, "%s", error.message);
+    struct diag *g = diag_plain(&d, code_of(error.status), standard ? "<stdin>" : path,
+                                "the file %s", error.message);
     if (error.status == PLAN_NOT_A_PLAN)
         diag_set_help(&d, g, "ddpc MODEL -o PLAN compiles a model into a plan");
     if (error.status == PLAN_OTHER_MAJOR)

@@ -64,6 +64,7 @@ static void check_step(const struct plan *p, uint32_t step, struct arena *a,
                                             .n_buckets = n_buckets,
                                             .n_groups = n_groups,
                                             .n_pieces = c->n_pieces,
+                                            .first_number = 1, /* 0 is the control bucket */
                                             .item = item,
                                             .bucket = bucket,
                                             .group_late = late,
@@ -109,8 +110,9 @@ static void print_chain(const struct plan *p, uint32_t step, const struct step_c
 static void print_text(const struct plan *p, const struct step_check *checks) {
     uint64_t arena_bytes = 0;
     for (uint32_t i = 0; i < p->n_steps; i++) arena_bytes += p->step[i].arena_bytes;
-    printf("structure      sound: %u parameters, %u steps, %u buckets, %llu bytes of arena\n",
-           p->n_params, p->n_steps, p->n_buckets, (unsigned long long)arena_bytes);
+    printf("structure      sound: %u parameter%s, %u step%s, %u buckets, %llu bytes of arena\n",
+           p->n_params, p->n_params == 1 ? "" : "s", p->n_steps, p->n_steps == 1 ? "" : "s",
+           p->n_buckets, (unsigned long long)arena_bytes);
     for (uint32_t i = 0; i < p->n_steps; i++) {
         const struct plan_step *s = &p->step[i];
         const struct certificate_report *r = &checks[i].report;

@@ -310,7 +310,7 @@ enum plan_status {
 
 struct plan_error {
     enum plan_status status;
-    char message[240]; /* one sentence without the file's name or a final stop */
+    char message[240]; /* a sentence that lacks its subject, the file: "is cut off ..." */
 };
 
 /* A checked plan. The arrays can be indexed by whatever index the records hold, without checks. */

@@ -116,7 +116,7 @@ Test(diff, changes_say_before_and_after) {
     new.merge_buckets = true;
     f = compare(sample_default(), new);
     cr_assert_str_eq(f.change[0].before, "buckets 1, 3");
-    cr_assert_str_eq(f.change[0].after, "buckets 1");
+    cr_assert_str_eq(f.change[0].after, "bucket 1");
     cr_assert_str_eq(f.change[0].reason, "merged: v is in another bucket");
     f = compare(new, sample_default());
     cr_assert_str_eq(f.change[0].reason, "split: v is in another bucket");
