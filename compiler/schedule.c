@@ -34,7 +34,9 @@ struct problem {
     const double *ready; /* of gradient j+1 at [j] */
     const uint64_t *sum; /* P: bytes of the first j gradients at [j] */
     const struct topology *t;
-    uint64_t cap; /* UINT64_MAX: none */
+    uint64_t cap;    /* UINT64_MAX: none */
+    double slope;    /* what a byte more costs at least, in any bucket */
+    uint32_t *count; /* the fewest buckets that the cap allows for the first j gradients, at [j] */
 };
 
 static double later(double a, double b) { return a > b ? a : b; }
@@ -142,10 +144,10 @@ static void heap_pop(struct heap *h) {
     h->at[i] = last;
 }
 
-/* Appends the states of the layer before `layer` (that is, with one bucket more after them) to
- * `all`. `first` is where `layer` begins in it and reaches to its end. */
-static void layer_before(const struct problem *q, const double *f, double until, state_list *all,
-                         uint32_t first) {
+/* Appends the states of the layer before the last one, which begins at `first` and reaches to the
+ * end of `all`. Those that could only lead to more than `most` buckets are left out. */
+static void layer_before(const struct problem *q, const double *f, double until, uint32_t most,
+                         state_list *all, uint32_t first) {
     const struct topology *t = q->t;
     uint32_t n = all->n - first, lowest = UINT32_MAX;
     VEC(uint32_t) expire = {0};
@@ -176,7 +178,7 @@ static void layer_before(const struct problem *q, const double *f, double until,
             double us = s->work + topology_cost_us(t, q->sum[s->at] - q->sum[i]);
             if (us < work) work = us;
         }
-        if (f[i] + work <= until) vec_push(all, ((struct state){i, work}));
+        if (f[i] + work <= until && q->count[i] <= most) vec_push(all, ((struct state){i, work}));
     }
     for (uint32_t p = 0; p < t->n_pieces; p++) vec_release_(heap[p].at);
     vec_free(&expire);
@@ -188,13 +190,10 @@ static void layer_before(const struct problem *q, const double *f, double until,
         all->at[a] = all->at[b - 1];
         all->at[b - 1] = x;
     }
-    double slope = t->piece[0].us_per_byte;
-    for (uint32_t p = 1; p < t->n_pieces; p++)
-        if (t->piece[p].us_per_byte < slope) slope = t->piece[p].us_per_byte;
     double best = INFINITY, tolerance = until * 0x1p-48;
     uint32_t kept = begin;
     for (uint32_t s = begin; s < all->n; s++) {
-        double key = all->at[s].work + slope * (double)q->sum[all->at[s].at];
+        double key = all->at[s].work + q->slope * (double)q->sum[all->at[s].at];
         if (key >= best - tolerance) continue;
         best = key;
         all->at[kept++] = all->at[s];
@@ -202,24 +201,40 @@ static void layer_before(const struct problem *q, const double *f, double until,
     all->n = kept;
 }
 
+typedef VEC(uint32_t) layer_list;
+
+/* Layers from the end to the start, each at its place in `all`. `narrow` keeps one state of each,
+ * the leftmost: a quick walk to an upper bound. Returns the number of buckets, 0 if there is no
+ * way. */
+static uint32_t walk(const struct problem *q, const double *f, double until, uint32_t most,
+                     bool narrow, state_list *all, layer_list *layer) {
+    all->n = layer->n = 0;
+    vec_push(layer, 0);
+    vec_push(all, ((struct state){q->n, 0}));
+    while (all->at[layer->at[layer->n - 1]].at != 0) {
+        uint32_t begin = all->n;
+        layer_before(q, f, until, most - layer->n, all, layer->at[layer->n - 1]);
+        if (all->n == begin) return 0;
+        if (narrow) all->n = begin + 1;
+        vec_push(layer, begin);
+    }
+    return layer->n - 1;
+}
+
 /* The plan of fewest buckets that finishes by about `optimum`, of several the one with the earliest
  * boundaries; f is the least finish by prefix. Returns the number of buckets, 0 if there is none.
  */
 static uint32_t fewest(const struct problem *q, const double *f, double optimum,
                        uint32_t *boundary) {
-    double until = optimum * (1 + SCHEDULE_EQUAL / 2);
+    /* Each stage has a little more time than the one before, so that rounding can not take from it
+     * what that one found. */
+    double until = optimum * (1 + SCHEDULE_EQUAL * 4 / 8);
+    double then = optimum * (1 + SCHEDULE_EQUAL * 5 / 8);
+    double last = optimum * (1 + SCHEDULE_EQUAL * 6 / 8);
     state_list all = {0};
-    VEC(uint32_t) layer = {0}; /* where each begins; the first has the state at the end */
-    uint32_t buckets = 0;
-    vec_push(&layer, 0);
-    vec_push(&all, ((struct state){q->n, 0}));
-    while (all.at[layer.at[layer.n - 1]].at != 0) {
-        uint32_t begin = all.n;
-        layer_before(q, f, until, &all, layer.at[layer.n - 1]);
-        if (all.n == begin) goto done;
-        vec_push(&layer, begin);
-    }
-    buckets = layer.n - 1;
+    layer_list layer = {0};
+    uint32_t buckets = walk(q, f, until, UINT32_MAX, true, &all, &layer);
+    if (q->t->n_pieces > 1 && buckets) buckets = walk(q, f, then, buckets, false, &all, &layer);
     boundary[0] = 0;
     double now = 0;
     for (uint32_t b = 1; b <= buckets; b++) {
@@ -235,15 +250,40 @@ static uint32_t fewest(const struct problem *q, const double *f, double optimum,
             over = us + all.at[s].work;
             end = us;
             choice = at;
-            if (over <= optimum * (1 + SCHEDULE_EQUAL * 3 / 4)) break;
+            if (over <= last) break;
         }
         boundary[b] = choice;
         now = end;
     }
-done:
     vec_free(&layer);
     vec_free(&all);
     return buckets;
+}
+
+/* A bucket is within the cap, or one larger gradient: then its cost by byte is what it adds. */
+static double least_slope(const struct problem *q) {
+    const struct topology *t = q->t;
+    uint64_t most = q->cap < q->sum[q->n] ? q->cap : q->sum[q->n];
+    double at_most = topology_cost_us(t, most), slope = INFINITY;
+    for (uint32_t p = 0; p < t->n_pieces; p++)
+        if (t->piece[p].alpha_us + t->piece[p].us_per_byte * (double)most <= at_most &&
+            t->piece[p].us_per_byte < slope)
+            slope = t->piece[p].us_per_byte;
+    for (uint32_t j = 0; j < q->n; j++) {
+        uint64_t bytes = q->sum[j + 1] - q->sum[j];
+        if (bytes > q->cap && topology_cost_us(t, bytes) < slope * (double)bytes)
+            slope = topology_cost_us(t, bytes) / (double)bytes;
+    }
+    return slope;
+}
+
+static void count_by_cap(const struct problem *q) {
+    uint32_t left = 0;
+    q->count[0] = 0;
+    for (uint32_t j = 1; j <= q->n; j++) {
+        while (left + 1 < j && q->sum[j] - q->sum[left] > q->cap) left++;
+        q->count[j] = q->count[left] + 1;
+    }
 }
 
 /* ---- together ----------------------------------------------------------------------------------
@@ -258,7 +298,14 @@ uint32_t schedule_exact(uint32_t n, const double *ready_us, const uint64_t *byte
     struct arena scratch = {0};
     uint64_t *sum = arena_new(&scratch, uint64_t, n + 1u);
     for (uint32_t j = 0; j < n; j++) sum[j + 1] = sum[j] + bytes[j];
-    struct problem q = {n, ready_us, sum, t, cap_bytes ? cap_bytes : UINT64_MAX};
+    struct problem q = {.n = n,
+                        .ready = ready_us,
+                        .sum = sum,
+                        .t = t,
+                        .cap = cap_bytes ? cap_bytes : UINT64_MAX,
+                        .count = arena_new(&scratch, uint32_t, n + 1u)};
+    q.slope = least_slope(&q);
+    count_by_cap(&q);
     struct window window[TOPOLOGY_MAX_PIECES];
     for (uint32_t p = 0; p < t->n_pieces && t->n_pieces > 1; p++) {
         window[p].at = arena_new(&scratch, uint32_t, n);
