@@ -21,7 +21,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NODES = 1 << 24 };
+enum {
+    MAX_NODES = 1 << 24,
+    MAX_PASSED = 1 << 18, /* nodes in copies of subgraphs passed as attributes */
+};
 
 #define OMITTED UINT32_MAX /* in `map`: a formal input that the call does not give */
 
@@ -36,6 +39,9 @@ struct inliner {
     VEC(uint32_t) copies; /* by str: how many calls had this name */
     uint64_t *nodes;      /* by function: nodes of its body with everything inlined; 0: not known */
     uint32_t *levels;     /* by function: calls and subgraphs below it */
+    uint32_t depth;       /* of copied subgraphs around this place */
+    uint32_t passing;     /* inside how many subgraphs passed as attributes we are */
+    uint32_t passed_nodes; /* nodes made there */
     bool failed;
 };
 
@@ -104,10 +110,10 @@ static struct size measure_graph(struct inliner *x, ir_graph g, uint32_t level, 
     return total;
 }
 
-static void too_large(struct inliner *x, ir_loc at) {
+static void too_large(struct inliner *x, ir_loc at, const char *what, uint32_t limit) {
     if (!x->failed) {
         struct diag *e = diag_at(x->d, DIAG_INLINE_SIZE, at, 1,
-                                 "inlining makes the model larger than %d nodes", MAX_NODES);
+                                 "inlining makes %s more than %u nodes", what, limit);
         diag_set_help(x->d, e, "look for functions that call others several times at each level");
     }
     x->failed = true;
@@ -219,6 +225,7 @@ static void copy_attrs(struct inliner *x, ir_node from, ir_node to, const struct
     for (uint32_t i = 0; i < n; i++) {
         struct ir_attr_info a;
         if (!resolve_attr(x, first + i, c, &a)) continue;
+        a.ref = m->attr.at[first + i].ref; /* until below */
         vec_push(&m->attr, a);
         kept++;
     }
@@ -226,7 +233,9 @@ static void copy_attrs(struct inliner *x, ir_node from, ir_node to, const struct
     m->node.at[to].n_attrs = kept;
     for (uint32_t i = 0; i < kept; i++) {
         struct ir_attr_info a = m->attr.at[at + i];
+        m->attr.at[at + i].ref = 0;
         if (a.kind != IR_ATTR_GRAPH && a.kind != IR_ATTR_GRAPHS) continue;
+        x->passing += a.ref != 0;
         uint32_t values = m->attr_value.n;
         m->attr.at[at + i].values = values;
         (void)vec_extend(&m->attr_value, a.n_values);
@@ -234,6 +243,7 @@ static void copy_attrs(struct inliner *x, ir_node from, ir_node to, const struct
             ir_graph inner = copy_graph(x, m->attr_value.at[a.values + k].g, c, g, to);
             m->attr_value.at[values + k].g = inner;
         }
+        x->passing -= a.ref != 0;
     }
 }
 
@@ -302,8 +312,8 @@ static void expand_call(struct inliner *x, ir_node call, ir_graph g) {
 static void copy_node(struct inliner *x, ir_node n, const struct copy *c, ir_graph g) {
     struct ir_module *m = x->m;
     if (x->failed) return;
-    if (m->node.n > MAX_NODES) {
-        too_large(x, m->node.at[n].loc);
+    if (x->passing && ++x->passed_nodes > MAX_PASSED) {
+        too_large(x, m->node.at[n].loc, "of subgraphs passed as attributes", MAX_PASSED);
         return;
     }
     struct ir_node_info info = m->node.at[n];
@@ -369,6 +379,7 @@ static ir_graph copy_graph(struct inliner *x, ir_graph g, const struct copy *c, 
     struct ir_graph_info info = m->graph.at[g];
     ir_graph copy = m->graph.n;
     vec_push(&m->graph, info);
+    if (++x->depth > IR_MAX_NESTING) too_deep(x, owner);
     uint32_t inputs = copy_decls(x, info.inputs, info.n_inputs, c, copy, true);
     /* Of the items only initializers define values; types of nodes' outputs are in the values. */
     uint32_t items = m->decl.n;
@@ -384,6 +395,7 @@ static ir_graph copy_graph(struct inliner *x, ir_graph g, const struct copy *c, 
     for (uint32_t i = 0; i < info.n_nodes; i++)
         copy_node(x, m->node_list.at[info.nodes + i], c, copy);
     finish_graph(x, copy, base);
+    x->depth--;
     uint32_t outputs = copy_decls(x, info.outputs, info.n_outputs, c, copy, false);
     struct ir_graph_info *new = &m->graph.at[copy];
     new->parent = parent;
@@ -425,7 +437,7 @@ bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d
     x.nodes = arena_new(&scratch, uint64_t, m->function.n);
     x.levels = arena_new(&scratch, uint32_t, m->function.n);
     struct size size = measure_graph(&x, m->main, 0, 0);
-    if (size.nodes > MAX_NODES) too_large(&x, m->graph.at[m->main].loc);
+    if (size.nodes > MAX_NODES) too_large(&x, m->graph.at[m->main].loc, "of the model", MAX_NODES);
     if (!x.failed) {
         for (ir_value v = 1; v < m->value.n; v++) take_name(&x, m->value.at[v].name);
         rebuild_graph(&x, m->main);
