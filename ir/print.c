@@ -171,8 +171,9 @@ static void print_attr(struct printer *p, const struct ir_attr_info *a) {
     else
         print_string(p, a->name);
     bool plural = a->kind >= IR_ATTR_FLOATS;
-    /* Where the value does not show it. */
-    bool untold = a->ref || a->no_value || (plural && a->n_values == 0);
+    /* Where the value does not show it, to every reader. */
+    bool untold =
+        a->ref || a->no_value || a->kind >= IR_ATTR_TENSORS || (plural && a->n_values == 0);
     if (untold && a->kind) fprintf(p->out, ": %s", ir_attr_kind_text(a->kind));
     if (a->no_value) return;
     fputs(" = ", p->out);
