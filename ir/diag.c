@@ -128,17 +128,41 @@ void diags_sort(struct diags *d) {
     if (d->all.n) qsort(d->all.at, d->all.n, sizeof(struct diag *), compare);
 }
 
-/* Control characters become '?'; a newline or a tab may stand in a message. */
+/* The bytes of the character at s: 1 to 4. *shown is false for a control character and for what is
+ * not UTF-8; such a character is printed as '?'. */
+static size_t character(const char *s, size_t len, bool *shown) {
+    unsigned char c = (unsigned char)s[0];
+    *shown = c >= ' ' && c < 0x7f;
+    if (c < 0xc2 || c > 0xf4) return 1;
+    size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    for (size_t i = 1; i < n; i++)
+        if (i >= len || ((unsigned char)s[i] & 0xc0) != 0x80) return 1;
+    *shown = c != 0xc2 || (unsigned char)s[1] >= 0xa0; /* U+0080 ... U+009F are controls too */
+    return n;
+}
+
+/* A newline or a tab may stand in a message. */
 static void put_text(FILE *out, const char *s, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)s[i];
-        putc((c < ' ' && c != '\n' && c != '\t') || c == 0x7f ? '?' : c, out);
+    for (size_t n; len > 0; s += n, len -= n) {
+        bool shown;
+        n = character(s, len, &shown);
+        if (shown || *s == '\n' || *s == '\t')
+            fwrite(s, 1, n, out);
+        else
+            putc('?', out);
     }
 }
 
 static void puts_text(FILE *out, const char *s) { put_text(out, s, strlen(s)); }
 
-static bool is_continuation(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+/* As wide as the text: `fill` for each character, and tabs as they are if `keep_tabs`. */
+static void put_underline(FILE *out, const char *s, size_t len, char fill, bool keep_tabs) {
+    for (size_t n; len > 0; s += n, len -= n) {
+        bool shown;
+        n = character(s, len, &shown);
+        putc(keep_tabs && *s == '\t' ? '\t' : fill, out);
+    }
+}
 
 static void put_place(struct diags *d, FILE *out, ir_loc loc) {
     puts_text(out, d->source->name);
@@ -157,19 +181,18 @@ static void put_excerpt(struct diags *d, FILE *out, const struct diag *g, const 
     if (at > len) at = len;
     if (len > WINDOW) {
         from = at > WINDOW / 2 ? at - WINDOW / 2 : 0;
-        while (from > 0 && is_continuation(text[from])) from--;
+        while (from > 0 && ((unsigned char)text[from] & 0xc0) == 0x80) from--;
         to = len - from > WINDOW ? from + WINDOW : len;
-        while (to < len && is_continuation(text[to])) to++;
     }
+    size_t last = at + g->length < to ? at + g->length : to;
     fprintf(out, "%s%5u |%s %s", st->line, line, st->off, from ? "..." : "");
-    for (size_t i = from; i < to; i++) put_text(out, text[i] == '\n' ? " " : &text[i], 1);
+    put_text(out, text + from, to - from);
     fprintf(out, "%s\n%s      |%s %s", to < len ? "..." : "", st->line, st->off, from ? "   " : "");
-    for (size_t i = from; i < at; i++)
-        if (!is_continuation(text[i])) putc(text[i] == '\t' ? '\t' : ' ', out);
+    put_underline(out, text + from, at - from, ' ', true);
     fprintf(out, "%s^", g->severity == DIAG_ERROR ? st->error : st->warning);
-    size_t last = g->length < to - at ? at + g->length : to;
-    for (size_t i = at + 1; i < last; i++)
-        if (!is_continuation(text[i])) putc('~', out);
+    bool shown;
+    size_t first = at < last ? character(text + at, last - at, &shown) : 0;
+    put_underline(out, text + at + first, last > at + first ? last - at - first : 0, '~', false);
     fprintf(out, "%s\n", st->off);
 }
 

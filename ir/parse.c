@@ -335,9 +335,11 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     p.lex = (struct lexer){source->bytes, source->bytes, source->bytes + source->size};
     const char *nul = source->size ? memchr(source->bytes, 0, source->size) : NULL;
     if (nul) {
-        struct diag *g = parse_error(&p, DIAG_NOT_TEXT, (ir_loc)(nul - source->bytes), 1,
-                                     "the text holds a NUL byte");
-        diag_set_help(d, g, "this is not a model's text; is it a binary .onnx file or truncated?");
+        struct diag *g =
+            diag_plain(d, DIAG_NOT_TEXT, source->name, "byte %zu is a NUL, which no text holds",
+                       (size_t)(nul - source->bytes));
+        diag_set_help(d, g, "is this a binary .onnx file? print the model as text first");
+        p.errors++;
     } else {
         if (source->size >= 3 && memcmp(source->bytes, "\xef\xbb\xbf", 3) == 0) p.lex.at += 3;
         strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));

@@ -95,7 +95,7 @@ static bool read_type_or_tensor(struct parser *p, ir_type type, struct value *ou
     char c = lex_peek(l);
     struct lexer behind = *l;
     bool assigns = c == '=' && !lex_take_arrow(&behind);
-    if (!assigns && c != '{' && c != '[' && c != '"' && c != '.' && !lex_is(c, LEX_ALPHA) &&
+    if (!assigns && c != '{' && c != '[' && c != '"' && c != '.' && !lex_is(c, LEX_IDENT) &&
         c != '/') {
         out->kind = IR_ATTR_TYPE_PROTO;
         out->v.type = type;
