@@ -47,41 +47,57 @@ struct diag *parse_error(struct parser *p, enum diag_code code, ir_loc loc, size
     return g;
 }
 
-bool parse_expected(struct parser *p, const char *what) {
+/* The next token in words, and its length; the text is the caller's. */
+static size_t describe_token(const struct parser *p, char text[static 128]) {
+    struct lexer l = p->lex; /* looks without taking */
+    const char *from = l.at;
+    char c = *from;
+    if (c == '"') {
+        lex_skip_string(&l);
+        strcpy(text, "a string");
+        return (size_t)(l.at - from);
+    }
+    struct span word = lex_while(&l, LEX_NAME);
+    if (word.len) {
+        snprintf(text, 128, "'%.*s'", (int)(word.len < 80 ? word.len : 80), word.s);
+        return word.len;
+    }
+    if ((unsigned char)c < ' ' || c == 0x7f) {
+        snprintf(text, 128, "the byte 0x%02x", (unsigned)(unsigned char)c);
+        return 1;
+    }
+    size_t len = c == '=' && from[1] == '>' ? 2 : 1;
+    snprintf(text, 128, "'%.*s'", (int)len, from);
+    return len;
+}
+
+/* Reports at `place`, which is the next token's or one before it. */
+static bool expected_at(struct parser *p, ir_loc place, const char *what) {
     ir_loc here = parse_here(p);
-    struct lexer l = p->lex; /* looks at the token without taking it */
-    char c = *l.at;
+    struct lexer l = p->lex;
     struct diag *g;
-    if (c == 0) {
+    if (*l.at == 0) {
         g = parse_error(p, DIAG_TRUNCATED, here, 1, "the text ends where %s should follow", what);
         if (g && p->form) diag_set_help(p->d, g, "%s", p->form);
         p->quiet = true;
         return false;
     }
-    if (c == '"') {
-        if (!lex_skip_string(&l)) {
-            g = parse_error(p, DIAG_OPEN_STRING, here, 1, "this string has no closing quote");
-            if (g)
-                diag_set_help(p->d, g, "a string ends at the next '\"' without a '\\' before it");
-            p->quiet = true;
-            return false;
-        }
-        g = parse_error(p, DIAG_SYNTAX, here, (size_t)(l.at - p->lex.at),
-                        "expected %s, found a string", what);
-    } else if (lex_is(c, LEX_NAME)) {
-        struct span word = lex_while(&l, LEX_NAME);
-        g = parse_error(p, DIAG_SYNTAX, here, word.len, "expected %s, found '%.*s'", what,
-                        (int)(word.len < 80 ? word.len : 80), word.s);
-    } else if ((unsigned char)c < ' ' || c == 0x7f) {
-        g = parse_error(p, DIAG_SYNTAX, here, 1, "expected %s, found the byte 0x%02x", what,
-                        (unsigned)(unsigned char)c);
-    } else {
-        bool arrow = c == '=' && l.at[1] == '>';
-        g = parse_error(p, DIAG_SYNTAX, here, arrow ? 2 : 1, "expected %s, found '%.*s'", what,
-                        arrow ? 2 : 1, l.at);
+    if (*l.at == '"' && !lex_skip_string(&l)) {
+        g = parse_error(p, DIAG_OPEN_STRING, here, 1, "this string has no closing quote");
+        if (g) diag_set_help(p->d, g, "a string ends at the next '\"' without a '\\' before it");
+        p->quiet = true;
+        return false;
     }
+    char found[128];
+    size_t length = describe_token(p, found);
+    g = parse_error(p, DIAG_SYNTAX, place, place == here ? length : 1, "expected %s, found %s",
+                    what, found);
     if (g && p->form) diag_set_help(p->d, g, "%s", p->form);
     return false;
+}
+
+bool parse_expected(struct parser *p, const char *what) {
+    return expected_at(p, parse_here(p), what);
 }
 
 bool parse_enter(struct parser *p) {
@@ -100,8 +116,13 @@ bool parse_enter(struct parser *p) {
 /* ---- what every construct is made of ------------------------------------------------------------
  */
 
+/* What is missing at the end of a line is missed there, not where the next line begins. */
 bool parse_take(struct parser *p, char c, const char *what) {
-    return lex_take(&p->lex, c) || parse_expected(p, what);
+    if (lex_take(&p->lex, c)) return true;
+    const char *before = p->lex.at;
+    while (before > p->lex.base && lex_is(before[-1], LEX_SPACE)) before--;
+    bool line_ends = memchr(before, '\n', (size_t)(p->lex.at - before)) != NULL;
+    return expected_at(p, (ir_loc)((line_ends ? before : p->lex.at) - p->lex.base), what);
 }
 
 bool parse_string(struct parser *p, const char *what, str *out) {
@@ -295,6 +316,16 @@ static bool read_function(struct parser *p) {
 /* ---- the whole text
  * ------------------------------------------------------------------------------ */
 
+/* A header, or a name with what can follow a function's. */
+static bool starts_function(const struct parser *p) {
+    struct lexer l = p->lex;
+    char c = lex_peek(&l);
+    if (c == '<') return true;
+    if (c == '"' ? !lex_skip_string(&l) : lex_while(&l, LEX_NAME).len == 0) return false;
+    c = lex_peek(&l);
+    return c == '<' || c == '(' || lex_take_arrow(&l);
+}
+
 static void read_model(struct parser *p) {
     struct ir_module *m = p->m;
     p->form = model_form;
@@ -313,13 +344,17 @@ static void read_model(struct parser *p) {
     bool ok;
     parse_maybe_name(p, LEX_NAME, &name, &ok);
     if (!ok || !parse_graph(p, name, loc, 0, &m->main)) return;
-    for (char c; (c = lex_peek(&p->lex)) != 0;) {
-        if (c != '<' && c != '"' && !lex_is(c, LEX_ALPHA)) {
-            struct diag *g =
-                parse_error(p, DIAG_TRAILING, parse_here(p), 1, "the model ends before this place");
-            if (g)
-                diag_set_help(p->d, g, "behind the main graph only functions may follow; %s",
-                              function_form);
+    ir_loc end = (ir_loc)(p->lex.at - p->lex.base) - 1;
+    while (lex_peek(&p->lex) != 0) {
+        if (!starts_function(p)) {
+            char found[128];
+            size_t length = describe_token(p, found);
+            struct diag *g = parse_error(p, DIAG_TRAILING, parse_here(p), length,
+                                         "%s stands behind the model", found);
+            if (!g) return;
+            if (m->function.n == 1) diag_add_note(p->d, g, end, "the main graph ends here");
+            diag_set_help(p->d, g, "behind the main graph only functions may follow; %s",
+                          function_form);
             return;
         }
         if (read_function(p)) continue;

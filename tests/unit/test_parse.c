@@ -349,7 +349,7 @@ Test(parse, several_errors_in_one_run) {
             "1:12: error[DDP0101]: expected ',' or ']' behind a dimension, found 'x'\n"
             "2:16: error[DDP0112]: float[3] has 3 elements, but 2 are given\n"
             "2:40: error[DDP0105]: '2x' is not a number\n"
-            "5:4: error[DDP0101]: expected ',' or ')' behind the node's inputs, found 'b'\n"
+            "4:15: error[DDP0101]: expected ',' or ')' behind the node's inputs, found 'b'\n"
             "6:8: error[DDP0101]: expected an operator, found '='\n"
             "8:15: error[DDP0105]: '1.5.2' is not a number\n"
             "11:18: error[DDP0101]: expected '(' before the node's inputs, found 'y'\n");
@@ -364,7 +364,7 @@ Test(parse, ends_of_the_text) {
             "1:54: error[DDP0102]: the text ends where a node or '}' should follow\n");
     refuses("g (x) => (y) { y = \"Relu (x) }",
             "1:20: error[DDP0109]: this string has no closing quote\n");
-    refuses("g () => () {} }", "1:15: error[DDP0107]: the model ends before this place\n");
+    refuses("g () => () {} }", "1:15: error[DDP0107]: '}' stands behind the model\n");
     text_model_read(&t, "g () => \0() {}", 14);
     cr_assert(!t.ok && t.diags.errors == 1);
     cr_assert_eq(t.diags.all.at[0]->code, DIAG_NOT_TEXT);
