@@ -122,6 +122,71 @@ Test(schedule, three_pieces) { run(2000, 3, false, false); }
 Test(schedule, three_pieces_cap) { run(2000, 3, true, false); }
 Test(schedule, three_pieces_cap_max_buckets) { run(2000, 3, true, true); }
 
+/* Longer instances: the optimum, the fewest buckets and the earliest boundaries by plain
+ * recurrences over all pairs. due[k][i]: the latest time at which i gradients may be done when k
+ * buckets follow. */
+enum { LONG = 60 };
+
+static void compare_long(uint32_t n, const double *ready, const uint64_t *bytes,
+                         const struct topology *t, uint64_t cap, uint32_t trial) {
+    static double f[LONG + 1], due[LONG + 1][LONG + 1];
+    double step[LONG + 1][LONG + 1];
+    for (uint32_t j = 1; j <= n; j++) {
+        uint64_t sum = 0;
+        f[j] = INFINITY;
+        for (uint32_t i = j; i-- > 0;) {
+            sum += bytes[i];
+            step[i][j] = cap && sum > cap && i + 1 < j ? INFINITY : cost(t, sum);
+            f[j] = fmin(f[j], fmax(f[i], ready[j - 1]) + step[i][j]);
+        }
+    }
+    uint32_t want = 0;
+    for (uint32_t i = 0; i <= n; i++) due[0][i] = i == n ? f[n] : -1;
+    for (uint32_t k = 1; !want; k++) {
+        for (uint32_t i = 0; i <= n; i++) {
+            due[k][i] = -1;
+            for (uint32_t j = i + 1; j <= n; j++)
+                if (due[k - 1][j] - step[i][j] >= ready[j - 1])
+                    due[k][i] = fmax(due[k][i], due[k - 1][j] - step[i][j]);
+        }
+        if (due[k][0] >= 0) want = k;
+    }
+    uint32_t boundary[LONG + 1];
+    double us;
+    uint32_t k = schedule_exact(n, ready, bytes, t, cap, 0, boundary, &us);
+    cr_assert_eq(us, f[n], "trial %u: optimum %g, recurrence %g", trial, us, f[n]);
+    cr_assert_eq(k, want, "trial %u: %u buckets, recurrence %u", trial, k, want);
+    double now = 0;
+    for (uint32_t b = 1, at = 0; b <= k; b++) {
+        uint32_t next = at + 1;
+        while (!(fmax(now, ready[next - 1]) + step[at][next] <= due[k - b][next])) next++;
+        now = fmax(now, ready[next - 1]) + step[at][next];
+        at = next;
+        cr_assert_eq(boundary[b], at, "trial %u: boundary %u is %u, recurrence %u", trial, b,
+                     boundary[b], at);
+    }
+}
+
+Test(schedule, longer_instances) {
+    uint64_t seed = 77;
+    for (uint32_t trial = 0; trial < 1500; trial++) {
+        uint32_t n = 20 + random_below(&seed, LONG - 19), pace = 1 + random_below(&seed, 20);
+        struct topology t = {.n_pieces = 1 + trial % 3};
+        for (uint32_t p = 0; p < t.n_pieces; p++) {
+            t.piece[p].alpha_us = random_below(&seed, 20 + 40 * p);
+            t.piece[p].us_per_byte = (double)(4 + random_below(&seed, 4)) / (double)(4u << 2 * p);
+        }
+        double ready[LONG], now = 0;
+        uint64_t bytes[LONG], cap = trial / 3 % 2 ? 20 + random_below(&seed, 60) : 0;
+        for (uint32_t i = 0; i < n; i++) {
+            now += random_below(&seed, pace);
+            ready[i] = now;
+            bytes[i] = 1 + random_below(&seed, random_below(&seed, 10) ? 8 : 120);
+        }
+        compare_long(n, ready, bytes, &t, cap, trial);
+    }
+}
+
 /* The O(n^2) recurrence on long instances with the presets' numbers: equal but for rounding. */
 static double quadratic(uint32_t n, const double *ready, const uint64_t *bytes,
                         const struct topology *t, uint64_t cap) {
