@@ -151,8 +151,12 @@ static bool run_passes(struct compilation *c, enum pipeline_pass last) {
 bool pipeline_run(struct compilation *c, const char *path, enum pipeline_pass last) {
     c->path = path;
     if (run_passes(c, last)) return true;
-    for (uint32_t i = 0; i < c->diags.all.n; i++)
-        if (c->diags.all.at[i]->code == DIAG_CANNOT_READ) c->source_unreadable = true;
+    for (uint32_t i = 0; i < c->diags.all.n; i++) switch (c->diags.all.at[i]->code) {
+        case DIAG_CANNOT_READ:
+        case DIAG_UNKNOWN_TOPOLOGY:
+        case DIAG_UNKNOWN_DEVICE: c->source_unreadable = true; break;
+        default: break;
+        }
     return false;
 }
 
