@@ -7,6 +7,7 @@
 #include "pipeline.h"
 #include "emit.h"
 #include "from_list.h"
+#include "glob.h"
 #include <assert.h>
 #include <string.h>
 #include <time.h>
@@ -62,9 +63,31 @@ static bool run_program(struct compilation *c) {
     return true;
 }
 
+/* Which branches there are is known only now. */
+static void check_uniform(struct compilation *c) {
+    for (uint32_t i = 0; i < c->program.uniform.n; i++) {
+        const char *glob = c->program.uniform.at[i];
+        VEC(const char *) names = {0};
+        bool found = false;
+        for (uint32_t k = 0; k < c->branches.all.n && !found; k++) {
+            vec_push(&names, c->branches.all.at[k].name);
+            found = glob_match(glob, names.at[k]);
+        }
+        if (!found) {
+            struct diag *d = diag_plain(&c->diags, DIAG_MATCHES_NOTHING, "--uniform",
+                                        "'%s' matches no branch on which a gradient depends", glob);
+            const char *near = diag_nearest(glob, names.at, names.n);
+            if (near || names.n)
+                diag_set_help(&c->diags, d, "did you mean '%s'?", near ? near : names.at[0]);
+        }
+        vec_free(&names);
+    }
+}
+
 static bool run_reach(struct compilation *c) {
     for (uint32_t s = 0; s < c->program.steps.n; s++)
         reach_step(&c->program, s, &c->branches, &c->diags, &c->reach[s]);
+    check_uniform(c);
     return true;
 }
 
@@ -119,6 +142,7 @@ static bool run_list(struct compilation *c) {
     c->sched = arena_new(&c->program.arena, struct sched, 1);
     *c->reach = reach;
     *c->ready = ready;
+    check_uniform(c);
     return true;
 }
 
