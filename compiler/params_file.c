@@ -5,7 +5,7 @@
  *
  * where an alias is another name of the same tensor (a tied head). Every name may stand in the file
  * once: a name that stands twice would leave open which of the two lines is true. What follows from
- * the list is decided in params.c. */
+ * the list is decided in params_list.c. */
 #include "params_file.h"
 #include "lines.h"
 

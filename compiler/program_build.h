@@ -1,7 +1,7 @@
 /* What the parts of program_build share while they work; nobody else includes it.
  *
- * names.c finds values by name, params.c decides what is a parameter, losses.c where the gradient
- * starts, steps.c what trains when. program.c calls them in this order. */
+ * names.c finds values by name, params.c and params_list.c decide what is a parameter, losses.c
+ * where the gradient starts, steps.c what trains when. program.c calls them in this order. */
 #ifndef DDPC_PROGRAM_BUILD_H
 #define DDPC_PROGRAM_BUILD_H
 
@@ -89,6 +89,11 @@ bool names_unknown(struct builder *b, struct wish w, enum kind_of_name kind);
 
 /* params.c */
 bool params_build(struct builder *b);
+bool params_is_float(const struct ir_module *m, ir_value v);
+void params_add_candidate(struct builder *b, ir_value v, int64_t elements,
+                          enum candidate_role role);
+/* params_list.c: the candidates' roles by --params. False after reporting. */
+bool params_listed(struct builder *b);
 
 /* losses.c: the losses of a step from its wishes or, without any, by the fall-back chain. */
 bool losses_select(struct builder *b, const struct wish *wishes, uint32_t n, struct step *out);

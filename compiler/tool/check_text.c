@@ -66,8 +66,7 @@ static void put_names(struct report *r, const uint32_t *params, uint32_t n) {
     fputc(']', r->out);
 }
 
-/* ---- VERDICT ------------------------------------------------------------------------------------
- */
+/* ---- VERDICT -------------------------------------------------------------------------------- */
 
 static void put_verdict(struct report *r, const struct advice *a) {
     const struct program *p = &r->c->program;
@@ -87,8 +86,7 @@ static void put_verdict(struct report *r, const struct advice *a) {
     }
 }
 
-/* ---- PASTE --------------------------------------------------------------------------------------
- */
+/* ---- PASTE ---------------------------------------------------------------------------------- */
 
 static void put_freeze(struct report *r, const struct advice *a) {
     if (!a->freeze.n) return;
@@ -151,8 +149,7 @@ static void put_toggle(struct report *r, uint32_t s) {
     vec_free(&resting);
 }
 
-/* ---- WHY ----------------------------------------------------------------------------------------
- */
+/* ---- WHY ------------------------------------------------------------------------------------ */
 
 /* Bytes of the module's part of a name, its last dot included; 0 for a name without one. */
 static size_t module_of(const char *name) {
@@ -227,8 +224,7 @@ static void put_why(struct report *r, uint32_t s) {
                 p->complete ? "" : " that the model shows");
 }
 
-/* ---- BASIS --------------------------------------------------------------------------------------
- */
+/* ---- BASIS ---------------------------------------------------------------------------------- */
 
 static void put_counts(struct report *r, const struct advice *a) {
     fprintf(r->out, "%u of %u parameter%s always, %u never, %u conditional", a->count[GRAD_ALWAYS],

@@ -1,0 +1,241 @@
+/* Parameters from --params FILE: what the module has, against what the graph shows.
+ *
+ * A name of the file is looked for in the graph. Where an exporter wrote it as an Identity of an
+ * initializer, that is the parameter, unless the initializer is one itself: exporters store equal
+ * tensors once, so the copy stands for a second parameter, and no gradient may pass it into the
+ * first. A name that is not in the graph was dropped because nothing used it, or was folded into an
+ * initializer of another name. Only its element count can tell the two apart: without an unlisted
+ * initializer of that size, nothing was folded.
+ *
+ * Names in the graph are claimed first and copies second, since the first decide whose copy an
+ * Identity is; each pass is one walk over the list, and candidates of a size are found in a sorted
+ * pool, so that a hundred thousand lines cost no more than reading them. */
+#include "lines.h"
+#include "program_build.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct listing {
+    struct builder *b;
+    struct params_list list;
+    struct lines file;   /* for messages: its name */
+    uint32_t *candidate; /* by value: its candidate + 1 */
+    uint32_t *owner;     /* by value: the entry that is this tensor, + 1 */
+    uint32_t *found;     /* by entry: its candidate + 1 */
+    bool ok;
+};
+
+static str entry_name(const struct listing *l, const struct params_entry *e, uint32_t k) {
+    return k ? l->list.alias.at[e->aliases + k - 1] : e->name;
+}
+
+static void describe(struct listing *l, struct param *p, const struct params_entry *e) {
+    const struct ir_module *m = l->b->m;
+    p->name = e->name;
+    p->type = e->type;
+    p->dtype = ir_type_dtype(m, e->type);
+    p->elements = ir_type_elements(m, e->type);
+    p->no_grad = !e->requires_grad;
+    for (uint32_t k = 1; k <= e->n_aliases; k++) vec_push(&p->aliases, entry_name(l, e, k));
+}
+
+/* Entry `i` is the tensor `v`, of the candidate at[c - 1] if c. */
+static void claim(struct listing *l, uint32_t i, ir_value v) {
+    struct builder *b = l->b;
+    const struct params_entry *e = &l->list.all.at[i];
+    int64_t listed = ir_type_elements(b->m, e->type);
+    int64_t here = ir_type_elements(b->m, b->m->value.at[v].type);
+    if (here >= 0 && listed != here) {
+        struct diag *g =
+            lines_report(&l->file, e->line, DIAG_PARAMS_MISMATCH,
+                         "'%s' is listed as %s, but the model has it as %s", ir_text(b->m, e->name),
+                         ir_type_text(b->m, &b->scratch, e->type),
+                         ir_type_text(b->m, &b->scratch, b->m->value.at[v].type));
+        diag_add_note(b->d, g, b->m->value.at[v].loc, "the model has it here");
+        l->ok = false;
+    }
+    l->owner[v] = i + 1;
+    if (l->found[i]) {
+        vec_push(&b->candidates.at[l->found[i] - 1].param.tied, v);
+        if (l->candidate[v]) {
+            b->candidates.at[l->candidate[v] - 1].role = ROLE_TIED;
+            b->candidates.at[l->candidate[v] - 1].into = l->found[i] - 1;
+        }
+        return;
+    }
+    if (!l->candidate[v]) {
+        params_add_candidate(b, v, listed, ROLE_PARAMETER);
+        l->candidate[v] = b->candidates.n;
+    }
+    l->found[i] = l->candidate[v];
+    struct candidate *c = &b->candidates.at[l->found[i] - 1];
+    c->role = ROLE_PARAMETER;
+    c->listed = true;
+    describe(l, &c->param, e);
+}
+
+/* The value of which `v` is a copy by Identity nodes; `v` itself if it is none. */
+static ir_value copied_from(const struct builder *b, ir_value v) {
+    const struct ir_module *m = b->m;
+    uint32_t identity = op_find(b->p->ops, "", "Identity");
+    while (m->value.at[v].def == IR_DEF_NODE && m->node.at[m->value.at[v].node].def == identity) {
+        ir_value from = ir_input(m, m->value.at[v].node, 0);
+        if (!from) break;
+        v = from;
+    }
+    return v;
+}
+
+/* A stale name does not count: the tensor may live on under another one. */
+static bool is_candidate(const struct listing *l, ir_value v) {
+    return l->candidate[v] && l->b->candidates.at[l->candidate[v] - 1].role != ROLE_STALE;
+}
+
+static void find_entries(struct listing *l) {
+    struct builder *b = l->b;
+    /* The names that the graph has come first: they decide whose copy an Identity is. */
+    for (int copies = 0; copies < 2; copies++) {
+        for (uint32_t i = 0; i < l->list.all.n; i++) {
+            const struct params_entry *e = &l->list.all.at[i];
+            if (!ir_type_carries_gradient(b->m, e->type)) continue;
+            for (uint32_t k = 0; k <= e->n_aliases; k++) {
+                str name = entry_name(l, e, k);
+                ir_value v = names_find(b, ir_text(b->m, name), strtab_len(&b->m->strings, name));
+                if (!v) continue;
+                if (!copies) {
+                    if (is_candidate(l, v) && !l->owner[v]) claim(l, i, v);
+                    continue;
+                }
+                ir_value from = copied_from(b, v);
+                if (from == v || !is_candidate(l, from) || l->owner[from] == i + 1) continue;
+                claim(l, i, l->owner[from] ? v : from);
+            }
+        }
+    }
+}
+
+struct sized {
+    int64_t elements;
+    uint32_t candidate;
+};
+
+static int by_size(const void *a, const void *b) {
+    const struct sized *x = a, *y = b;
+    if (x->elements != y->elements) return x->elements < y->elements ? -1 : 1;
+    return x->candidate < y->candidate ? -1 : x->candidate > y->candidate;
+}
+
+enum { CANDIDATES_SHOWN = 3 };
+
+/* `same`, `n`: the unlisted initializers of its size. */
+static void report_absent(struct listing *l, const struct params_entry *e, const struct sized *same,
+                          uint32_t n) {
+    struct builder *b = l->b;
+    const char *name = ir_text(b->m, e->name);
+    struct diag *g = lines_report(&l->file, e->line, DIAG_PARAMS_ABSENT,
+                                  "the model has no '%s'; %u initializer%s of its %lld elements "
+                                  "could be it under another name",
+                                  name, n, n == 1 ? "" : "s", (long long)same->elements);
+    for (uint32_t k = 0; k < n && k < CANDIDATES_SHOWN; k++) {
+        const struct param *p = &b->candidates.at[same[k].candidate].param;
+        diag_add_note(b->d, g, p->loc, "'%s', %s", ir_text(b->m, p->name),
+                      ir_type_text(b->m, &b->scratch, p->type));
+    }
+    diag_set_help(b->d, g, "if it is the first of them: --alias '%s=%s'",
+                  ir_value_name(b->m, b->candidates.at[same->candidate].param.value), name);
+}
+
+/* Listed parameters that the graph does not have. */
+static void add_absent(struct listing *l) {
+    struct builder *b = l->b;
+    VEC(struct sized) pool = {0};
+    for (uint32_t i = 0; i < b->candidates.n; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        bool unlisted = c->role == ROLE_CONSTANT || (c->role == ROLE_PARAMETER && !c->listed);
+        struct sized s = {c->param.elements, i};
+        if (unlisted) vec_push(&pool, s);
+    }
+    if (pool.n) qsort(pool.at, pool.n, sizeof *pool.at, by_size);
+    for (uint32_t i = 0; i < l->list.all.n; i++) {
+        const struct params_entry *e = &l->list.all.at[i];
+        if (l->found[i] || !ir_type_carries_gradient(b->m, e->type)) continue;
+        struct candidate c = {.role = ROLE_PARAMETER, .listed = true, .param.loc = IR_NO_LOC};
+        describe(l, &c.param, e);
+        vec_push(&b->candidates, c);
+        l->found[i] = b->candidates.n;
+        uint32_t low = 0, high = pool.n;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (pool.at[middle].elements < c.param.elements)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        while (high < pool.n && pool.at[high].elements == c.param.elements) high++;
+        if (high > low && e->requires_grad) {
+            report_absent(l, e, &pool.at[low], high - low);
+            str name = b->candidates.at[pool.at[low].candidate].param.name;
+            b->candidates.at[b->candidates.n - 1].param.perhaps = ir_text(b->m, name);
+            b->unaccounted++;
+        }
+    }
+    vec_free(&pool);
+}
+
+/* Declared parameters that the file does not know: one of the two is wrong. */
+static void warn_unlisted(struct builder *b) {
+    for (uint32_t i = 0; i < b->candidates.n; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        if (c->role != ROLE_PARAMETER || c->listed) continue;
+        const char *name = ir_text(b->m, c->param.name);
+        diag_at(b->d, DIAG_PARAMS_UNLISTED, c->param.loc, (uint32_t)strlen(name),
+                "the model declares the parameter '%s', but %s does not list it", name,
+                b->o->params);
+        b->unaccounted++;
+    }
+}
+
+/* The listed parameters first, in the file's order: that is the order of the module. */
+static void reorder(struct listing *l) {
+    struct builder *b = l->b;
+    VEC(struct candidate) sorted = {0};
+    uint32_t *moved = arena_new(&b->scratch, uint32_t, b->candidates.n);
+    for (uint32_t i = 0; i < l->list.all.n; i++) {
+        if (!l->found[i]) continue;
+        moved[l->found[i] - 1] = sorted.n;
+        vec_push(&sorted, b->candidates.at[l->found[i] - 1]);
+    }
+    for (uint32_t i = 0; i < b->candidates.n; i++) {
+        if (b->candidates.at[i].listed) continue;
+        moved[i] = sorted.n;
+        vec_push(&sorted, b->candidates.at[i]);
+    }
+    for (uint32_t i = 0; i < sorted.n; i++) sorted.at[i].into = moved[sorted.at[i].into];
+    vec_free(&b->candidates);
+    b->candidates.at = sorted.at;
+    b->candidates.n = sorted.n;
+    b->candidates.cap = sorted.cap;
+}
+
+bool params_listed(struct builder *b) {
+    const struct ir_module *m = b->m;
+    struct listing l = {.b = b, .ok = true, .file = {.path = b->o->params, .diags = b->d}};
+    if (params_file_read(&l.list, b->m, b->o->params, b->d)) {
+        l.candidate = arena_new(&b->scratch, uint32_t, m->value.n);
+        l.owner = arena_new(&b->scratch, uint32_t, m->value.n);
+        l.found = arena_new(&b->scratch, uint32_t, l.list.all.n);
+        for (uint32_t i = 0; i < b->candidates.n; i++) {
+            struct candidate *c = &b->candidates.at[i];
+            l.candidate[c->param.value] = i + 1;
+            if (c->role == ROLE_STALE && b->declared) c->role = ROLE_PARAMETER;
+        }
+        find_entries(&l);
+        add_absent(&l);
+        warn_unlisted(b);
+        reorder(&l);
+    } else {
+        l.ok = false;
+    }
+    params_file_free(&l.list);
+    return l.ok;
+}
