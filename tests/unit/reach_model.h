@@ -23,7 +23,6 @@ struct analysed {
 static void analyse_within(struct analysed *a, const char *text, uint32_t limit) {
     source_from_memory(&a->source, "model", text, strlen(text));
     diags_init(&a->diags, &a->source);
-    ir_module_init(&a->m, &a->source);
     op_table_init(&a->ops);
     branches_init(&a->b);
     if (limit) {

@@ -389,7 +389,7 @@ enum {
     MAX_EDGES = 60000,
     MAX_ATOMS = 2000,
     MAX_CHOICES = 4000,
-    MAX_EXECUTIONS = 1500,
+    MAX_EXECUTIONS = 500,
     MOST_TRIPS = 3
 };
 
@@ -594,7 +594,7 @@ struct tally {
 static void compare(const struct model *m, const struct analysed *a, struct tally *t) {
     static struct run r;
     static bool reached[MAX_INSTANCES];
-    struct bdd_manager *bdd = a->b.bdd;
+    struct bdd_manager *diagrams = a->b.bdd;
     int runs = 0, present[PARAMS] = {0};
     bool complete = false;
     r.n_choices = 0;
@@ -613,8 +613,8 @@ static void compare(const struct model *m, const struct analysed *a, struct tall
             const struct gradient *g = &a->r[0].gradient[p];
             bool is = reached[r.now[FIRST_PARAM + p]];
             present[p] += is;
-            bool may = bdd_eval(bdd, g->may, low) && bdd_eval(bdd, g->may, high);
-            bool must = bdd_eval(bdd, g->must, low) || bdd_eval(bdd, g->must, high);
+            bool may = bdd_eval(diagrams, g->may, low) && bdd_eval(diagrams, g->may, high);
+            bool must = bdd_eval(diagrams, g->must, low) || bdd_eval(diagrams, g->must, high);
             if (must && !is)
                 cr_assert_fail("v%d: must, but has none in execution %d (%s, %s)\n%s",
                                FIRST_PARAM + p, runs, grad_class_name(g->class),
