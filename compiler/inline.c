@@ -110,10 +110,10 @@ static struct size measure_graph(struct inliner *x, ir_graph g, uint32_t level, 
     return total;
 }
 
-static void too_large(struct inliner *x, ir_loc at, const char *what, uint32_t limit) {
+static void too_large(struct inliner *x, ir_loc at, str name, const char *what, uint32_t limit) {
     if (!x->failed) {
-        struct diag *e = diag_at(x->d, DIAG_INLINE_SIZE, at, 1,
-                                 "inlining makes %s more than %u nodes", what, limit);
+        struct diag *e = diag_at(x->d, DIAG_INLINE_SIZE, at, strtab_len(&x->m->strings, name),
+                                 "inlining makes more than %u nodes %s", limit, what);
         diag_set_help(x->d, e, "look for functions that call others several times at each level");
     }
     x->failed = true;
@@ -313,7 +313,8 @@ static void copy_node(struct inliner *x, ir_node n, const struct copy *c, ir_gra
     struct ir_module *m = x->m;
     if (x->failed) return;
     if (x->passing && ++x->passed_nodes > MAX_PASSED) {
-        too_large(x, m->node.at[n].loc, "of subgraphs passed as attributes", MAX_PASSED);
+        too_large(x, m->node.at[n].loc, m->node.at[n].op, "of subgraphs passed as attributes",
+                  MAX_PASSED);
         return;
     }
     struct ir_node_info info = m->node.at[n];
@@ -437,7 +438,9 @@ bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d
     x.nodes = arena_new(&scratch, uint64_t, m->function.n);
     x.levels = arena_new(&scratch, uint32_t, m->function.n);
     struct size size = measure_graph(&x, m->main, 0, 0);
-    if (size.nodes > MAX_NODES) too_large(&x, m->graph.at[m->main].loc, "of the model", MAX_NODES);
+    if (size.nodes > MAX_NODES)
+        too_large(&x, m->graph.at[m->main].loc, m->graph.at[m->main].name, "of this model",
+                  MAX_NODES);
     if (!x.failed) {
         for (ir_value v = 1; v < m->value.n; v++) take_name(&x, m->value.at[v].name);
         rebuild_graph(&x, m->main);

@@ -58,6 +58,14 @@ static const char *full_name(struct verifier *v, str domain, str op, str overloa
                         ir_text(m, op), overload ? ":" : "", ir_text(m, overload));
 }
 
+/* Bytes of the node's operator in the text, as it is usually written. */
+static uint32_t operator_length(const struct verifier *v, const struct ir_node_info *node) {
+    uint32_t length = verify_name_length(v, node->op);
+    if (node->domain) length += verify_name_length(v, node->domain) + 1;
+    if (node->overload) length += verify_name_length(v, node->overload) + 1;
+    return length;
+}
+
 static const char *function_name(struct verifier *v, ir_function f) {
     const struct ir_function_info *info = &v->m->function.at[f];
     return full_name(v, info->domain, info->name, info->overload);
@@ -157,9 +165,9 @@ static int64_t opset_version(struct verifier *v, const struct ir_node_info *node
     vec_push(&v->missing_domains, domain);
     const char *text = ir_text(m, domain), *op = ir_text(m, node->op);
     int version = domain ? 1 : 17;
-    struct diag *e = diag_at(v->d, DIAG_OPSET_MISSING, node->loc, (uint32_t)strlen(op),
-                             "the model imports no opset for domain '%s', which '%s' is in",
-                             domain ? text : "ai.onnx", op);
+    struct diag *e = diag_at(v->d, DIAG_OPSET_MISSING, node->loc, operator_length(v, node),
+                             "'%s' is in domain '%s', which the model does not import", op,
+                             domain ? text : "ai.onnx");
     if (v->function)
         diag_set_help(v->d, e, "add \"%s\" : %d to the opset_import of the function or the model",
                       text, version);
@@ -292,7 +300,7 @@ static void verify_operator(struct verifier *v, ir_node n, int64_t opset) {
     const struct ir_module *m = v->m;
     const struct ir_node_info *node = &m->node.at[n];
     const struct op_def *op = op_get(v->ops, node->def);
-    uint32_t caret = verify_name_length(v, node->op), given = given_inputs(m, n);
+    uint32_t caret = operator_length(v, node), given = given_inputs(m, n);
     uint32_t least = op_min_inputs(v->ops, node->def, opset);
     if (opset == 8 && strcmp(op->name, "Scan") == 0) {
         struct diag *e =
@@ -302,13 +310,10 @@ static void verify_operator(struct verifier *v, ir_node n, int64_t opset) {
         return;
     }
     bool variadic = op->n_inputs && op_input_of(v->ops, node->def, op->n_inputs - 1)->variadic;
-    if (given > op->n_inputs && !variadic) {
-        struct diag *e =
-            diag_at(v->d, DIAG_TOO_MANY_INPUTS, ref_place(m, n, node->n_outputs + op->n_inputs), 1,
-                    "%s has %u inputs, but '%s' takes %u", verify_node_name(v, n), given, op->name,
-                    op->n_inputs);
-        diag_add_note(v->d, e, node->loc, "the operator is here");
-    }
+    if (given > op->n_inputs && !variadic)
+        diag_at(v->d, DIAG_TOO_MANY_INPUTS, ref_place(m, n, node->n_outputs + op->n_inputs), 1,
+                "%s has %u inputs, but '%s' takes %u", verify_node_name(v, n), given, op->name,
+                op->n_inputs);
     for (uint32_t i = 0; i < least; i++) {
         const struct op_input *in = op_input_of(v->ops, node->def, i);
         bool needed = !in->optional && (opset == 0 || in->since <= opset);
@@ -346,7 +351,7 @@ static void verify_call(struct verifier *v, ir_node n) {
     const struct ir_node_info *node = &m->node.at[n];
     const struct ir_function_info *f = &m->function.at[node->callee];
     const struct ir_graph_info *body = &m->graph.at[f->body];
-    uint32_t caret = verify_name_length(v, node->op), given = given_inputs(m, n);
+    uint32_t caret = operator_length(v, node), given = given_inputs(m, n);
     struct diag *e = NULL;
     if (v->function) vec_push(&v->calls, ((struct call){v->function, node->callee, n}));
     if (given > body->n_inputs)
@@ -433,8 +438,8 @@ static void report_recursion(struct verifier *v, const ir_function *path, const 
     for (uint32_t i = start; i < depth; i++)
         text = arena_printf(&v->d->arena, "%s'%s' calls ", text, function_name(v, path[i]));
     struct diag *e = diag_at(v->d, DIAG_FUNCTION_RECURSION, v->m->node.at[back->node].loc,
-                             verify_name_length(v, v->m->node.at[back->node].op),
-                             "%s'%s', without end", text, function_name(v, back->to));
+                             operator_length(v, &v->m->node.at[back->node]), "%s'%s', without end",
+                             text, function_name(v, back->to));
     for (uint32_t i = start; i < depth; i++) {
         const struct call *call = &v->calls.at[next[i] - 1];
         if (call != back)
