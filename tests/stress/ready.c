@@ -1,7 +1,7 @@
-/* No bucket is lost: threads report gradients at the same time, for 100,000 steps (or argv[1]), and
- * whenever all calls of ddprt_ready have returned, every bucket before the last must have been
- * issued. The end of the step would issue a forgotten one too and so hide the loss; this looks
- * before.
+/* No bucket is lost: threads complete buckets at the same moment, in 100,000 steps (or argv[1]) of
+ * four rounds, and after each round, when all calls of ddprt_ready have returned, every bucket that
+ * is complete must have been issued. A later call would issue a forgotten one too and so hide the
+ * loss; this looks before there is one.
  *
  * The transport does nothing, so that the threads meet in the executor as often as possible. Meant
  * to be run under ThreadSanitizer too. */
@@ -11,7 +11,7 @@
 
 #include <sched.h>
 
-enum { THREADS = 3, PARAMS = 48, BUCKETS = 16 };
+enum { THREADS = 3, ROUNDS = 4, BUCKETS = THREADS * ROUNDS }; /* of one gradient each */
 
 static bool adds(uint32_t dtype) { return dtype == PLAN_FLOAT32; }
 static int gather(ddprt_comm *c, const void *mine, uint32_t bytes, void *all, int64_t deadline,
@@ -65,15 +65,15 @@ static ddprt_plan *plan_of_buckets(void) {
                                   .n_pieces = 1,
                                   .piece = &piece};
     int64_t elements = 4;
-    for (int i = 0; i < PARAMS; i++) {
+    for (int i = 0; i < BUCKETS; i++) {
         char name[16];
         snprintf(name, sizeof name, "w%d", i);
         plan_add_param(b, name, PLAN_FLOAT32, 1, &elements, (struct plan_source){1, 1});
     }
     plan_add_step(b, &info);
-    for (uint32_t i = 0; i < PARAMS; i++) plan_set_class(b, i, PLAN_ALWAYS, true, PLAN_NONE);
-    for (uint32_t i = 0; i < PARAMS; i++) {
-        if (i % (PARAMS / BUCKETS) == 0) plan_add_bucket(b, PLAN_NONE, i, i, i + 1);
+    for (uint32_t i = 0; i < BUCKETS; i++) plan_set_class(b, i, PLAN_ALWAYS, true, PLAN_NONE);
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        plan_add_bucket(b, PLAN_NONE, i, i, i + 1);
         plan_add_segment(b, i, i);
     }
     void *bytes;
@@ -87,19 +87,31 @@ static ddprt_plan *plan_of_buckets(void) {
 
 static ddprt_runtime *rt;
 static long steps;
-static pthread_barrier_t begun, done;
 static _Atomic int bad_code;
 
-/* Thread t reports every third gradient, so that the threads share every bucket. */
+/* A barrier that releases everybody within nanoseconds, where futexes would wake one after the
+ * other. */
+static _Atomic uint32_t arrived, generation;
+static void barrier(void) {
+    uint32_t now = atomic_load(&generation);
+    if (atomic_fetch_add(&arrived, 1) + 1 == THREADS) {
+        atomic_store(&arrived, 0);
+        atomic_store(&generation, now + 1);
+    }
+    for (int spin = 0; atomic_load(&generation) == now; spin++)
+        if (spin > 2000) sched_yield();
+}
+
+static void report(int round, int thread) {
+    if (ddprt_ready(rt, round * THREADS + thread)) atomic_store(&bad_code, 1);
+}
+
 static void *reporter(void *argument) {
-    int t = (int)(intptr_t)argument;
-    for (long s = 0; s < steps; s++) {
-        pthread_barrier_wait(&begun);
-        for (int i = 0; i < PARAMS; i += THREADS) {
-            int param = (i + (int)(s % 7) * THREADS) % PARAMS + t;
-            if (ddprt_ready(rt, param)) atomic_store(&bad_code, 1);
-        }
-        pthread_barrier_wait(&done);
+    int thread = (int)(intptr_t)argument;
+    for (long i = 0; i < steps * ROUNDS; i++) {
+        barrier();
+        report((int)(i % ROUNDS), thread);
+        barrier();
     }
     return NULL;
 }
@@ -111,25 +123,27 @@ int main(int argc, char **argv) {
     ddprt_error error;
     if (ddprt_open(plan, &comm, NULL, &rt, &error)) return 2;
     pthread_t thread[THREADS];
-    pthread_barrier_init(&begun, NULL, THREADS + 1);
-    pthread_barrier_init(&done, NULL, THREADS + 1);
-    for (int t = 0; t < THREADS; t++)
+    for (int t = 1; t < THREADS; t++)
         pthread_create(&thread[t], NULL, reporter, (void *)(intptr_t)t);
     long lost = 0, failed = 0;
     for (long s = 0; s < steps; s++) {
         uint32_t before = atomic_load(&rt->issued);
         failed += ddprt_step_begin(rt, 0, 0, NULL) != 0;
-        pthread_barrier_wait(&begun);
-        pthread_barrier_wait(&done);
-        /* the control bucket and all but the last, which waits for step_end */
-        lost += atomic_load(&rt->issued) - before != BUCKETS;
+        for (int round = 0; round < ROUNDS; round++) {
+            barrier();
+            report(round, 0);
+            barrier();
+            /* the control bucket too, but not the last, which waits for step_end */
+            uint32_t complete = 1 + (uint32_t)(round + 1) * THREADS - (round == ROUNDS - 1);
+            lost += atomic_load(&rt->issued) - before != complete;
+        }
         failed += ddprt_step_end(rt) != 0;
         failed += ddprt_step_wait(rt, 10000, NULL) != 0;
     }
-    for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
+    for (int t = 1; t < THREADS; t++) pthread_join(thread[t], NULL);
     ddprt_close(rt);
     ddprt_plan_close(plan);
-    printf("%ld steps, %d threads, %d buckets: lost in %ld steps, %ld failures, order %s\n", steps,
+    printf("%ld steps, %d threads, %d buckets: lost %ld times, %ld failures, order %s\n", steps,
            THREADS, BUCKETS, lost, failed, atomic_load(&out_of_order) ? "WRONG" : "right");
     return lost || failed || atomic_load(&out_of_order) || atomic_load(&bad_code);
 }
