@@ -39,12 +39,19 @@ static float float_of(uint32_t u) {
     return f;
 }
 
+/* A choice as arithmetic: compilers do not turn a branch around floating-point operations into
+ * vectors. */
+static uint32_t pick(bool condition, uint32_t yes, uint32_t no) {
+    uint32_t mask = -(uint32_t)condition;
+    return (yes & mask) | (no & ~mask);
+}
+
 float reduce_from_float16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
     uint32_t normal = (exponent + 112) << 23 | fraction << 13;
     uint32_t special = 0x7f800000 | fraction << 13;
-    uint32_t denormal = bits_of((float)fraction * 0x1p-24f);
-    return float_of(sign | (exponent == 0 ? denormal : exponent == 31 ? special : normal));
+    uint32_t denormal = bits_of((float)(int32_t)fraction * 0x1p-24f);
+    return float_of(sign | pick(exponent == 0, denormal, pick(exponent == 31, special, normal)));
 }
 
 uint16_t reduce_to_float16(float f) {
@@ -53,9 +60,9 @@ uint16_t reduce_to_float16(float f) {
     /* 0.5 + x has its last bit at 2^-24, which is the last bit of a half's denormals: the addition
      * rounds to exactly the places that there are. */
     uint32_t denormal = bits_of(float_of(a) + 0.5f) - 0x3f000000;
-    uint32_t finite = a >= 0x38800000 ? normal : denormal;
-    uint32_t rounded = a >= 0x477ff000 ? 0x7c00 : finite; /* 65520 and above is infinite */
-    return (uint16_t)(a > 0x7f800000 ? 0x7fff : sign | rounded);
+    uint32_t finite = pick(a >= 0x38800000, normal, denormal);
+    uint32_t rounded = pick(a >= 0x477ff000, 0x7c00, finite); /* 65520 and above is infinite */
+    return (uint16_t)pick(a > 0x7f800000, 0x7fff, sign | rounded);
 }
 
 float reduce_from_bfloat16(uint16_t h) { return float_of((uint32_t)h << 16); }
@@ -63,13 +70,22 @@ float reduce_from_bfloat16(uint16_t h) { return float_of((uint32_t)h << 16); }
 uint16_t reduce_to_bfloat16(float f) {
     uint32_t u = bits_of(f);
     uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
+    return (uint16_t)pick((u & 0x7fffffff) > 0x7f800000, 0x7fff, rounded);
 }
+
+/* Built twice where the linker can choose at load time, with 16- and with 32-byte vectors. The
+ * results are the same bits: every operation is on one element, and none is fused
+ * (-ffp-contract=off). */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
 
 /* One block for a type: load turns an element into the accumulator's type, store back. */
 #define REDUCE_BLOCK(name, element, sum, load, store)                                              \
-    static void name(void *const *in, uint32_t n, size_t first, size_t count, size_t scaled,       \
-                     double scale) {                                                               \
+    FOR_EACH_PROCESSOR static void name(void *const *in, uint32_t n, size_t first, size_t count,   \
+                                        size_t scaled, double scale) {                             \
         _Alignas(64) sum acc[BLOCK];                                                               \
         const element *restrict x = (const element *)in[0] + first;                                \
         for (size_t i = 0; i < count; i++) acc[i] = load(x[i]);                                    \
@@ -77,6 +93,7 @@ uint16_t reduce_to_bfloat16(float f) {
             const element *restrict y = (const element *)in[k] + first;                            \
             for (size_t i = 0; i < count; i++) acc[i] += load(y[i]);                               \
         }                                                                                          \
+        if (scaled > count) scaled = count;                                                        \
         sum factor = (sum)scale;                                                                   \
         for (size_t i = 0; i < scaled; i++) acc[i] *= factor;                                      \
         element *restrict out = (element *)in[0] + first;                                          \

@@ -94,10 +94,11 @@ struct rank {
     void (*run)(struct rank *r);
     ddprt_error error; /* of opening */
     ddprt_report report;
-    int withhold;   /* a parameter that rank 1 does not report; -1: none */
-    bool no_branch; /* rank 1 does not set its branch */
-    int code[8];    /* whatever the test stores */
-    void *shared;   /* whatever the test passes */
+    ddprt_error errors[MAX_RANKS]; /* the report's, which the runtime frees */
+    int withhold;                  /* a parameter that rank 1 does not report; -1: none */
+    bool no_branch;                /* rank 1 does not set its branch */
+    int code[8];                   /* whatever the test stores */
+    void *shared;                  /* whatever the test passes */
 };
 
 static inline void *job_thread(void *argument) {
@@ -110,6 +111,7 @@ static inline void *job_thread(void *argument) {
         return NULL;
     }
     r->run(r);
+    for (int i = 0; i < r->report.n_errors; i++) r->errors[i] = r->report.errors[i];
     ddprt_close(r->rt);
     return NULL;
 }

@@ -395,9 +395,9 @@ Test(executor, branch_differs) {
         cr_assert_eq(ranks[r].code[2], DDPRT_BRANCH_DIFFERS);
         cr_assert_eq(ranks[r].report.n_errors, 3);
         for (int k = 0; k < 3; k++)
-            cr_assert_not_null(strstr(ranks[r].report.errors[k].text,
-                                      k == 1 ? "here it is true" : "here it is false"),
-                               "%s", ranks[r].report.errors[k].text);
+            cr_assert_not_null(
+                strstr(ranks[r].errors[k].text, k == 1 ? "here it is true" : "here it is false"),
+                "%s", ranks[r].errors[k].text);
     }
 }
 
@@ -495,7 +495,7 @@ Test(executor, abort_reaches_everybody) {
         cr_assert_eq(ranks[r].report.error.rank, 1);
         bool said = strstr(ranks[r].report.error.text, "not a number") != NULL;
         for (int k = 0; k < ranks[r].report.n_errors; k++)
-            said |= strstr(ranks[r].report.errors[k].text, "not a number") != NULL;
+            said |= strstr(ranks[r].errors[k].text, "not a number") != NULL;
         cr_assert(said);
     }
 }
