@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The manual page of ddpc has every command and every flag of the tables, and no others.
+"""The manual page of ddpc has every command and every flag of the tables, and no others; and every document
+that the tree refers to exists.
 
 usage: docs.py SOURCE-TREE
 """
@@ -20,5 +21,10 @@ for kind, pattern, table, record in (
     assert len(known) > 5, f"{table} cannot be read like this any more"
     wrong += [f"docs/man/ddpc.1 lacks the {kind} {name}" for name in sorted(known - shown)]
     wrong += [f"docs/man/ddpc.1 has the {kind} {name}, {table} does not" for name in sorted(shown - known)]
-print("\n".join(wrong) or "the manual page is complete")
+for path in sorted(root.rglob("*")):
+    if path.suffix in (".c", ".h", ".def", ".md", ".txt") and not path.relative_to(root).parts[0].startswith("build"):
+        for name in set(re.findall(r"docs/[a-z-]+\.md", path.read_text(errors="replace"))):
+            if not (root / name).exists():
+                wrong.append(f"{path.relative_to(root)} refers to {name}, which is not there")
+print("\n".join(wrong) or "the manual page is complete, and every document is there")
 sys.exit(bool(wrong))

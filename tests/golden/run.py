@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs golden tests: one file holds input files, commands and what they must print.
 
-usage: run.py --bin BUILD [--rebase] GOLDEN.test ...
+usage: run.py --bin BUILD [--rebase] GOLDEN.test ... DOCUMENT.md ...
        run.py --check-diagnostics DIAGNOSTICS.DEF FOLDER
 
 --bin BUILD   the folder that holds ddpc and ddprun
@@ -234,6 +234,51 @@ def run_golden(path, binaries, rebase):
     return good
 
 
+def without_measurements(lines):
+    return [re.sub(r" +", " ", re.sub(r"[0-9]+(\.[0-9]+)?", "N", line)) for line in lines]
+
+
+def run_document(path, binaries, rebase):
+    """Runs the sessions of a Markdown text: in its ```console blocks, lines that begin with "$ " are commands,
+    the others what they print on both streams. The numbers of ddprun are measurements and may differ."""
+    out, good, session, expected, command, count = [], True, False, [], None, 0
+
+    def finish():
+        nonlocal good, count
+        if command is None:
+            return
+        count += 1
+        actual = execute(f"exec 2>&1; {command}", scratch, environment_for(binaries, scratch))["stdout"]
+        view = without_measurements if "ddprun" in command else list
+        if view(actual) != view(expected):
+            good = False
+            print(f"{path}: $ {command}")
+            show_difference("the session", expected, actual)
+        out.extend(actual if view(actual) != view(expected) else expected)
+
+    with tempfile.TemporaryDirectory(prefix="ddpc-golden-") as scratch:
+        (pathlib.Path(scratch) / "samples").symlink_to(ROOT / "samples")
+        for line in read_lines(path):
+            if not session:
+                session, command = line == "```console", None
+            elif line == "```" or line.startswith("$ "):
+                finish()
+                session, expected = line != "```", []
+                command = line[2:] if session else None
+            elif command is None:
+                raise Malformed(f"{path}: a session that does not begin with a command: {line}")
+            else:
+                expected.append(line)
+                continue
+            out.append(line)
+    if session or not count:
+        raise Malformed(f"{path}: {'a session without an end' if session else 'runs nothing'}")
+    if rebase:
+        path.write_text("".join(line + "\n" for line in out), "utf-8", "surrogateescape", newline="\n")
+        return True
+    return good
+
+
 def check_diagnostics(table, folder):
     text = table.read_text("utf-8")
     codes = {f"DDP{int(n):04d}" for n in re.findall(r"^\s*DIAG\(\s*([0-9]+)", text, re.MULTILINE)}
@@ -267,7 +312,10 @@ def main():
         if not arguments.bin:
             parser.error("--bin is missing")
         binaries = arguments.bin.resolve()
-        results = [run_golden(path, binaries, arguments.rebase) for path in arguments.paths]
+        results = [
+            (run_document if path.suffix == ".md" else run_golden)(path, binaries, arguments.rebase)
+            for path in arguments.paths
+        ]
         return not all(results)
     except Malformed as problem:
         print(problem)

@@ -8,8 +8,8 @@ import tempfile
 RUNNER = pathlib.Path(__file__).resolve().parent.parent / "run.py"
 
 
-def runner(folder, text, *flags):
-    golden = pathlib.Path(folder, "x.test")
+def runner(folder, text, *flags, name="x.test"):
+    golden = pathlib.Path(folder, name)
     golden.write_text(text)
     done = subprocess.run(
         [sys.executable, RUNNER, "--bin", folder, *flags, golden], capture_output=True, text=True
@@ -65,6 +65,22 @@ with tempfile.TemporaryDirectory() as folder:
     assert code == 0
     want = "# why\n=== file a\n=== run echo 12; echo new; exit 1\n=== exit 1\n=== stdout\n<<number>>\nnew\n"
     assert after == want, after
+
+    fence = "words\n```console\n{}\n```\nmore\n"
+    document = lambda text, *flags: runner(folder, fence.format(text), *flags, name="x.md")
+    assert document("$ echo 1\n1\n$ true\n$ echo 2 >&2\n2")[0] == 0
+    assert document("$ echo 1\n2")[0] == 1, "a document's output"
+    assert document("$ ls samples 2>&1\n1")[0] == 1
+    assert document("1")[0] == 1, "no command"
+    assert document("$ true\n```\n```console\n$ true")[0] == 0
+    assert runner(folder, "words\n", name="x.md")[0] == 1, "a document without a session"
+    assert runner(folder, "```console\n$ true\n", name="x.md")[0] == 1, "a session without an end"
+    ddprun = pathlib.Path(folder, "ddprun")
+    ddprun.write_text("#!/bin/sh\necho '  12 ms'")
+    ddprun.chmod(0o755)
+    assert document("$ ddprun\n 3.5 ms")[0] == 0, "a measurement may differ"
+    assert document("$ ddprun\n 3.5 us")[0] == 1, "its unit may not"
+    assert document("$ echo 1\n2", "--rebase")[2] == fence.format("$ echo 1\n1")
 
     table = "/* words */\nDIAG(203, a, error, t, e)\nDIAG(204, b, error, t, e)\n"
     shows = "=== run false\n=== exit 1\n=== stderr\nx: error[DDP0203]: m\n"
