@@ -35,7 +35,6 @@ struct reader {
     VEC(uint32_t) first;    /* by string: the line that lists it, or 0 */
     VEC(bdd) guard;         /* by parameter */
     VEC(double) us;
-    VEC(uint32_t) line;
     bool timed;
 };
 
@@ -198,7 +197,6 @@ static bool read_line(struct reader *r, struct line line) {
     vec_push(&p->params, new);
     vec_push(&r->guard, guard);
     vec_push(&r->us, us);
-    vec_push(&r->line, r->lines.number);
     return true;
 }
 
@@ -249,14 +247,14 @@ static void classify(struct reader *r, const struct step *step, struct reach *ou
                    : g->must == BDD_TRUE ? GRAD_ALWAYS
                    : g->may == BDD_FALSE ? GRAD_NEVER
                                          : GRAD_CONDITIONAL;
-        const char *says = "is listed without a guard";
+        const char *says = "has no guard";
         if (g->class == GRAD_FROZEN) says = "is not among what trains";
-        if (g->class == GRAD_NEVER) says = "is listed with a guard that is never true";
+        if (g->class == GRAD_NEVER) says = "has a guard that is never true";
         if (g->class == GRAD_CONDITIONAL) {
             g->guard = bdd_text(r->b->bdd, g->may, &p->arena, branch_name, r->b);
             says = arena_printf(&p->arena, "only when %s", g->guard);
         }
-        g->reason = arena_printf(&p->arena, "%s (%s:%u)", says, r->o->from_list, r->line.at[i]);
+        g->reason = arena_printf(&p->arena, "%s (%s)", says, r->o->from_list);
     }
 }
 
@@ -345,7 +343,6 @@ bool from_list_read(struct program *p, struct ir_module *m, const struct options
     vec_free(&r.first);
     vec_free(&r.guard);
     vec_free(&r.us);
-    vec_free(&r.line);
     arena_free(&r.scratch);
     return ok;
 }

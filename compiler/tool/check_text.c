@@ -1,18 +1,19 @@
 /* `ddpc check` in text: the verdict first, then what to paste, then why, then the basis.
  *
- *     VERDICT  flag not needed, after freezing 2 parameters
- *     PASTE    for n in ["pooler.dense.weight", "pooler.dense.bias"]: model.get_parameter(n)...
- *     WHY      pooler.dense.*  never: feeds only output pooler_output, which is not a loss
- * (m.ir:88) BASIS    proved; 199 of 201 parameters always, 2 never, 0 conditional
+ *     VERDICT  flag not needed, after freezing 1 parameter
+ *     PASTE    for n in ["pooler.weight"]: model.get_parameter(n).requires_grad_(False)
+ *     WHY      pooler.weight  never: nothing reads it (m.ir:88)
+ *     BASIS    proved; 200 of 201 parameters always, 1 never, 0 conditional
  *
  * What stands under PASTE is Python for plain DDP, with the spellings of the wrappers around it as
  * comments. WHY says a thing once: neighbours of one module that share class and reason share a
  * line. A program of several steps has its steps' sections between, with what to toggle before
  * each. */
 #include "check.h"
+#include "modules.h"
 #include <string.h>
 
-enum { MAX_WHY = 40, NAMES_IN_GROUP = 3 };
+enum { MAX_WHY = 40, NAMES_IN_GROUP = 3, NAMES_IN_PASTE = 6 };
 
 struct report {
     struct tool *t;
@@ -49,21 +50,18 @@ static const char *step_name(struct report *r, uint32_t s) {
     return shown(r, ir_text(r->c->program.m, r->c->program.steps.at[s].name));
 }
 
-/* A list of strings in Python. */
-static void put_names(struct report *r, const uint32_t *params, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        fputs(i ? ", \"" : "[\"", r->out);
-        for (const char *p = check_param_name(r->t, r->c, params[i]); *p; p++) {
-            if ((unsigned char)*p < ' ' || *p == 0x7f) {
-                fprintf(r->out, "\\x%02x", (unsigned)*p);
-                continue;
-            }
-            if (*p == '"' || *p == '\\') fputc('\\', r->out);
-            fputc(*p, r->out);
+/* A string of Python: the first `length` bytes of a text. */
+static void put_string(struct report *r, const char *text, size_t length) {
+    fputc('"', r->out);
+    for (const char *p = text; p < text + length; p++) {
+        if ((unsigned char)*p < ' ' || *p == 0x7f) {
+            fprintf(r->out, "\\x%02x", (unsigned)*p);
+            continue;
         }
-        fputc('"', r->out);
+        if (*p == '"' || *p == '\\') fputc('\\', r->out);
+        fputc(*p, r->out);
     }
-    fputc(']', r->out);
+    fputc('"', r->out);
 }
 
 /* ---- VERDICT -------------------------------------------------------------------------------- */
@@ -88,11 +86,57 @@ static void put_verdict(struct report *r, const struct advice *a) {
 
 /* ---- PASTE ---------------------------------------------------------------------------------- */
 
-static void put_freeze(struct report *r, const struct advice *a) {
-    if (!a->freeze.n) return;
-    fputs("for n in ", line(r));
-    put_names(r, a->freeze.at, a->freeze.n);
-    fputs(": model.get_parameter(n).requires_grad_(False)\n", r->out);
+/* `for n in ["a", "b"]: model.get_parameter(n)` and so on for the groups of one sort: whole modules
+ * or single parameters. */
+static void put_loop(struct report *r, const struct module_group *groups, uint32_t n, bool modules,
+                     const char *comment) {
+    const char *separator = "for n in [";
+    for (uint32_t i = 0; i < n; i++) {
+        if (!groups[i].prefix == modules) continue;
+        if (*separator == 'f') line(r);
+        for (uint32_t k = 0; k < (modules ? 1 : groups[i].n); k++) {
+            const char *name = check_param_name(r->t, r->c, groups[i].first + k);
+            fputs(separator, r->out);
+            put_string(r, name, modules ? groups[i].prefix - 1 : strlen(name));
+            separator = ", ";
+        }
+    }
+    if (*separator == 'f') return;
+    fprintf(r->out, "]: model.%s(n).requires_grad_(False)%s\n",
+            modules ? "get_submodule" : "get_parameter", comment);
+}
+
+/* What sets requires_grad of the chosen parameters; chosen[i] is NULL for buffers, "yes" or "". Few
+ * are named one by one, many by their modules. */
+static void put_freeze(struct report *r, const char *const *chosen, const char *comment) {
+    const struct program *p = &r->c->program;
+    VEC(struct module_group) groups = {0};
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < p->params.n; i++) total += chosen[i] && *chosen[i];
+    for (uint32_t i = 0; i < p->params.n; i++) {
+        if (!chosen[i] || !*chosen[i]) continue;
+        struct module_group one = {i, 1, 0};
+        if (total > NAMES_IN_PASTE) one = modules_group(p, chosen, i);
+        vec_push(&groups, one);
+        i += one.n - 1;
+    }
+    put_loop(r, groups.at, groups.n, true, comment);
+    put_loop(r, groups.at, groups.n, false, comment);
+    vec_free(&groups);
+}
+
+static const char **choose_none(struct report *r) {
+    const struct program *p = &r->c->program;
+    const char **chosen = arena_new(&r->t->arena, const char *, p->params.n);
+    for (uint32_t i = 0; i < p->params.n; i++)
+        chosen[i] = p->params.at[i].kind == PARAM_BUFFER ? NULL : "";
+    return chosen;
+}
+
+static void put_frozen(struct report *r, const struct advice *a) {
+    const char **chosen = choose_none(r);
+    for (uint32_t i = 0; i < a->freeze.n; i++) chosen[a->freeze.at[i]] = "yes";
+    put_freeze(r, chosen, "");
 }
 
 static void put_flags(struct report *r, const struct advice *a) {
@@ -131,62 +175,31 @@ static void put_flags(struct report *r, const struct advice *a) {
 /* Parameters that rest in this step and train in another: to be frozen for its duration. */
 static void put_toggle(struct report *r, uint32_t s) {
     const struct program *p = &r->c->program;
-    VEC(uint32_t) resting = {0};
+    const char **chosen = choose_none(r);
     for (uint32_t i = 0; i < p->params.n; i++) {
         enum grad_class class = r->c->reach[s].gradient[i].class;
         bool rests = class == GRAD_NEVER || class == GRAD_FROZEN;
-        if (p->params.at[i].kind == PARAM_PARAMETER && rests && r->a->class[i] == GRAD_CONDITIONAL)
-            vec_push(&resting, i);
+        if (chosen[i] && rests && r->a->class[i] == GRAD_CONDITIONAL) chosen[i] = "yes";
     }
-    if (resting.n) {
-        fputs("for n in ", line(r));
-        put_names(r, resting.at, resting.n);
-        fprintf(
-            r->out,
-            ": model.get_parameter(n).requires_grad_(False)  # in step %s; True again after it\n",
-            step_name(r, s));
-    }
-    vec_free(&resting);
+    put_freeze(r, chosen,
+               arena_printf(&r->t->arena, "  # in step %s; True again after it", step_name(r, s)));
 }
 
 /* ---- WHY ------------------------------------------------------------------------------------ */
-
-/* Bytes of the module's part of a name, its last dot included; 0 for a name without one. */
-static size_t module_of(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return dot ? (size_t)(dot - name) + 1 : 0;
-}
 
 /* What neighbours may share: the guard, since the reason of a conditional parameter also names its
  * own first use. */
 static const char *why(const struct gradient *g) { return g->guard ? g->guard : g->reason; }
 
-static bool same_module(const struct report *r, uint32_t i, uint32_t k) {
-    const struct program *p = &r->c->program;
-    if (k >= p->params.n) return false;
-    const char *x = ir_text(p->m, p->params.at[i].name), *y = ir_text(p->m, p->params.at[k].name);
-    return module_of(x) == module_of(y) && memcmp(x, y, module_of(x)) == 0;
-}
-
-static bool same_group(const struct report *r, uint32_t s, uint32_t i, uint32_t k) {
-    const struct program *p = &r->c->program;
-    const struct gradient *a = &r->c->reach[s].gradient[i], *b = &r->c->reach[s].gradient[k];
-    if (p->params.at[k].kind != PARAM_PARAMETER || a->class != b->class) return false;
-    if (strcmp(why(a), why(b)) != 0) return false;
-    return same_module(r, i, k);
-}
-
 /* `a.b.*` for all of a module, else names. */
-static void put_group(struct report *r, uint32_t first, uint32_t n) {
-    const char *name = param_name(r, first);
-    bool whole = !(first && same_module(r, first, first - 1)) && !same_module(r, first, first + n);
-    if (n > 1 && whole && module_of(name)) {
-        fprintf(r->out, "%.*s*", (int)module_of(name), name);
+static void put_group(struct report *r, struct module_group g) {
+    if (g.prefix) {
+        fprintf(r->out, "%.*s*", (int)g.prefix, param_name(r, g.first));
         return;
     }
-    for (uint32_t i = 0; i < n && i < NAMES_IN_GROUP; i++)
-        fprintf(r->out, "%s%s", i ? ", " : "", param_name(r, first + i));
-    if (n > NAMES_IN_GROUP) fprintf(r->out, " and %u more", n - NAMES_IN_GROUP);
+    for (uint32_t i = 0; i < g.n && i < NAMES_IN_GROUP; i++)
+        fprintf(r->out, "%s%s", i ? ", " : "", param_name(r, g.first + i));
+    if (g.n > NAMES_IN_GROUP) fprintf(r->out, " and %u more", g.n - NAMES_IN_GROUP);
 }
 
 static void put_place(struct report *r, ir_loc loc) {
@@ -198,19 +211,23 @@ static void put_place(struct report *r, ir_loc loc) {
 
 static void put_why(struct report *r, uint32_t s) {
     const struct program *p = &r->c->program;
+    const struct gradient *gradient = r->c->reach[s].gradient;
+    const char **key = choose_none(r);
+    for (uint32_t i = 0; i < p->params.n; i++)
+        if (key[i] && (gradient[i].class == GRAD_NEVER || gradient[i].class == GRAD_CONDITIONAL))
+            key[i] = why(&gradient[i]);
     uint32_t lines = 0, left = 0;
-    for (uint32_t i = 0, n; i < p->params.n; i += n) {
-        const struct gradient *g = &r->c->reach[s].gradient[i];
-        n = 1;
-        if (p->params.at[i].kind != PARAM_PARAMETER) continue;
-        if (g->class != GRAD_NEVER && g->class != GRAD_CONDITIONAL) continue;
-        while (i + n < p->params.n && same_group(r, s, i, i + n)) n++;
+    for (uint32_t i = 0; i < p->params.n; i++) {
+        if (!key[i] || !*key[i]) continue;
+        struct module_group group = modules_group(p, key, i);
+        const struct gradient *g = &gradient[i];
+        i += group.n - 1;
         if (lines++ >= MAX_WHY) {
             left++;
             continue;
         }
         line(r);
-        put_group(r, i, n);
+        put_group(r, group);
         fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
                 shown(r, why(g)));
         if (g->guard && !g->exact) fputs(", and not always then", r->out);
@@ -252,7 +269,7 @@ void check_text(struct tool *t, struct compilation *c, const struct advices *a, 
     line(&r);
     put_verdict(&r, &a->all);
     section(&r, "PASTE");
-    put_freeze(&r, &a->all);
+    put_frozen(&r, &a->all);
     put_flags(&r, &a->all);
     for (uint32_t s = 0; several && s < a->n_steps; s++) put_toggle(&r, s);
     if (several) {
