@@ -76,9 +76,11 @@ static bool check_header(const struct plan *p, struct plan_error *error) {
     if (p->size < sizeof *h)
         return plan_fail(error, PLAN_TRUNCATED, "is cut off within the header, at %zu bytes",
                          p->size);
-    if (h->file_bytes != p->size)
-        return plan_fail(error, PLAN_TRUNCATED, "is %s: it has %zu bytes and should have %llu",
-                         h->file_bytes > p->size ? "cut off" : "longer than it says", p->size,
+    if (h->file_bytes > p->size)
+        return plan_fail(error, PLAN_TRUNCATED, "is cut off: it has %zu bytes and should have %llu",
+                         p->size, (unsigned long long)h->file_bytes);
+    if (h->file_bytes < p->size)
+        return plan_fail(error, PLAN_TRUNCATED, "is longer than the %llu bytes that it should have",
                          (unsigned long long)h->file_bytes);
     plan_content_hash(p->bytes, p->size, hash);
     if (memcmp(hash, h->content_hash, sizeof hash) != 0)
@@ -202,6 +204,14 @@ struct plan *plan_from_memory(const void *bytes, size_t size, struct plan_error 
     return open_bytes(copy, size, error);
 }
 
+/* Whether more bytes can change nothing: these are no plan's, or already more than theirs. Streams
+ * may be endless. */
+static bool is_enough(const void *bytes, size_t n) {
+    const struct plan_header *h = bytes;
+    return n > sizeof *h &&
+           (memcmp(h->magic, PLAN_MAGIC, sizeof h->magic) != 0 || n > h->file_bytes);
+}
+
 /* All of a descriptor's bytes, malloc'd. The stated size is a first guess: pipes have none, and a
  * file may grow or shrink while it is read. */
 static void *read_all(int fd, size_t *size, struct plan_error *error) {
@@ -218,11 +228,11 @@ static void *read_all(int fd, size_t *size, struct plan_error *error) {
             free(bytes);
             return NULL;
         }
-        if (got == 0) {
+        n += (size_t)got;
+        if (got == 0 || is_enough(bytes, n)) {
             *size = n;
             return bytes;
         }
-        n += (size_t)got;
         if (n == cap) {
             char *larger = cap > SIZE_MAX / 2 ? NULL : realloc(bytes, cap *= 2);
             if (!larger) free(bytes);

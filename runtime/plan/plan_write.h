@@ -58,7 +58,7 @@ void plan_add_bucket(struct plan_builder *b, uint32_t guard, double ready_us, do
                      double end_us);
 void plan_add_segment(struct plan_builder *b, uint32_t param, double ready_us);
 
-/* *bytes is malloc'd. False: out of memory. */
+/* To be called once. *bytes is malloc'd. False: out of memory. */
 bool plan_build(struct plan_builder *b, void **bytes, size_t *size);
 
 #endif

@@ -11,19 +11,29 @@ struct found {
 };
 
 static struct arena arena; /* each test is a process of its own */
+static void free_arena(void) { arena_free(&arena); }
+TestSuite(diff, .fini = free_arena);
+
+static const char *copy(const char *text) { return text ? arena_printf(&arena, "%s", text) : NULL; }
 
 static struct found compare(struct sample old, struct sample new) {
     struct found f = {0};
-    struct diff d = {.old = sample_open(&old), .new = sample_open(&new), .arena = &arena};
+    struct plan *p = sample_open(&old), *q = sample_open(&new);
+    struct diff d = {.old = p, .new = q, .arena = &arena};
     diff_plans(&d);
     f.n = d.changes.n;
     f.compatible = diff_compatible(&d);
     cr_assert_leq(f.n, 16u);
     for (uint32_t i = 0; i < f.n; i++) {
-        f.change[i] = d.changes.at[i]; /* its strings live in the plans, which stay open */
-        f.rule[i] = d.changes.at[i].rule;
+        f.change[i] = d.changes.at[i];
+        f.change[i].path = copy(f.change[i].path); /* some lie in the plans */
+        f.change[i].before = copy(f.change[i].before);
+        f.change[i].after = copy(f.change[i].after);
+        f.rule[i] = f.change[i].rule;
     }
     diff_free(&d);
+    plan_close(p);
+    plan_close(q);
     return f;
 }
 
@@ -176,5 +186,4 @@ Test(diff, longest_ascending) {
             cr_assert_eq(kept, best);
         }
     }
-    arena_free(&arena);
 }
