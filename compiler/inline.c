@@ -37,6 +37,7 @@ struct inliner {
     VEC(ir_node) out;     /* stack: the nodes of the graphs being rebuilt */
     VEC(uint8_t) taken;   /* by str: some value has this name */
     VEC(uint32_t) copies; /* by str: how many calls had this name */
+    VEC(char) text;       /* a name being made */
     uint64_t *nodes;      /* by function: nodes of its body with everything inlined; 0: not known */
     uint32_t *levels;     /* by function: calls and subgraphs below it */
     uint32_t depth;       /* of copied subgraphs around this place */
@@ -127,11 +128,23 @@ static void take_name(struct inliner *x, str name) {
     x->taken.at[name] = 1;
 }
 
+/* "prefix/name"; one for each copied value, hence without printf. */
+static str join_names(struct inliner *x, str prefix, str name) {
+    struct strtab *t = &x->m->strings;
+    uint32_t a = strtab_len(t, prefix), b = strtab_len(t, name);
+    x->text.n = 0;
+    char *to = vec_extend(&x->text, a + 1 + b);
+    memcpy(to, strtab_text(t, prefix), a);
+    to[a] = '/';
+    memcpy(to + a + 1, strtab_text(t, name), b);
+    return strtab_add(t, to, a + 1 + b);
+}
+
 /* "prefix/name", with a number behind where some value is called so already. */
 static str copy_name(struct inliner *x, str prefix, str name) {
     struct strtab *t = &x->m->strings;
     if (!name) return 0;
-    str copy = strtab_printf(t, "%s/%s", strtab_text(t, prefix), strtab_text(t, name));
+    str copy = join_names(x, prefix, name);
     for (unsigned k = 2; copy < x->taken.n && x->taken.at[copy]; k++)
         copy = strtab_printf(t, "%s/%s#%u", strtab_text(t, prefix), strtab_text(t, name), k);
     take_name(x, copy);
@@ -321,8 +334,7 @@ static void copy_node(struct inliner *x, ir_node n, const struct copy *c, ir_gra
     uint32_t from = info.refs;
     if (info.name || info.callee) {
         if (!info.name && info.n_outputs) info.name = m->value.at[ir_outputs(m, n)[0]].name;
-        info.name =
-            strtab_printf(&m->strings, "%s/%s", ir_text(m, c->prefix), ir_text(m, info.name));
+        info.name = join_names(x, c->prefix, info.name);
     }
     info.graph = g;
     info.call = c->call;
@@ -450,6 +462,7 @@ bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d
     vec_free(&x.out);
     vec_free(&x.taken);
     vec_free(&x.copies);
+    vec_free(&x.text);
     arena_free(&scratch);
     return !x.failed;
 }
