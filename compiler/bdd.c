@@ -346,14 +346,14 @@ void bdd_support_of(const struct bdd_manager *manager, bdd a, bdd_support *out) 
 
 /* A cover is a list of products; a product is a list of literals (variable * 2 + positive) ended by
  * END. It is for people: beyond these bounds it is cut off, and says so. */
-enum { MAX_PRODUCTS = 12, MAX_LITERALS = 96, MAX_STEPS = 4096 };
+enum { MAX_PRODUCTS = 12, MAX_LITERALS = 16, MAX_STEPS = 4096 };
 #define END UINT32_MAX
 struct cover {
     struct bdd_manager *m;
     VEC(uint32_t) literals;
     uint32_t products, steps, depth;
     uint32_t path[MAX_LITERALS];
-    bool cut;
+    bool cut, cut_product; /* the last product has further literals */
 };
 
 static bdd cover_half(struct cover *c, bdd lower, bdd upper, uint32_t literal);
@@ -363,14 +363,15 @@ static bdd cover_half(struct cover *c, bdd lower, bdd upper, uint32_t literal);
 static bdd cover(struct cover *c, bdd lower, bdd upper) {
     if (lower == BDD_FALSE || c->cut) return BDD_FALSE;
     if (lower == BDD_OVERFLOW || upper == BDD_OVERFLOW || ++c->steps > MAX_STEPS ||
-        c->depth >= MAX_LITERALS || c->products >= MAX_PRODUCTS) {
+        c->products >= MAX_PRODUCTS) {
         c->cut = true;
         return BDD_FALSE;
     }
-    if (upper == BDD_TRUE) {
+    if (upper == BDD_TRUE || c->depth == MAX_LITERALS) {
         for (uint32_t i = 0; i < c->depth; i++) vec_push(&c->literals, c->path[i]);
         vec_push(&c->literals, END);
         c->products++;
+        c->cut = c->cut_product = upper != BDD_TRUE;
         return BDD_TRUE;
     }
     struct bdd_manager *m = c->m;
@@ -417,7 +418,7 @@ const char *bdd_text(struct bdd_manager *m, bdd a, struct arena *out,
         in_product = true;
     }
     if (c.cut) {
-        const char *rest = text.n ? " || ..." : "...";
+        const char *rest = !text.n ? "..." : c.cut_product ? " && ..." : " || ...";
         size_t n = strlen(rest);
         memcpy(vec_extend(&text, n), rest, n);
     }

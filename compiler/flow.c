@@ -28,7 +28,7 @@
 #include "flow.h"
 
 enum { MAX_TRIPS = 64, MAX_UNROLLED = 4096 }; /* exact trips of one loop; of nested ones together */
-enum { VISITS_AT_LEAST = 20000000, VISITS_PER_NODE = 16 };
+enum { VISITS_AT_LEAST = 4000000, VISITS_PER_NODE = 16 };
 
 struct pair {
     bdd must, may;

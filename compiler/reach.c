@@ -191,11 +191,13 @@ static void find_work(struct flow *f, struct reach *out) {
 static void warn_budget(const struct flow *f, struct diags *d) {
     const struct ir_node_info *node = &f->m->node.at[f->overflow];
     const char *op = ir_text(f->m, node->op);
-    struct diag *g = diag_at(d, DIAG_TOO_MANY_BRANCHES, node->loc, (uint32_t)strlen(op),
-                             "the conditions around this %s are too many to follow exactly", op);
-    diag_set_help(d, g,
-                  "parameters behind it count as conditional; fix some of its conditions with "
-                  "--assume NAME=true|false to see more");
+    struct diag *g =
+        diag_at(d, DIAG_TOO_MANY_BRANCHES, node->loc, (uint32_t)strlen(op),
+                "the conditions and trips around this %s are too many to follow exactly", op);
+    diag_set_help(
+        d, g,
+        "parameters behind it may count as conditional without need; fix some conditions with "
+        "--assume NAME=true|false to see more");
 }
 
 void reach_step(struct program *p, uint32_t step, struct branches *b, struct diags *d,

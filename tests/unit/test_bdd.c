@@ -185,7 +185,11 @@ Test(bdd, a_chain_of_two_hundred_thousand_branches) {
     char name[16];
     const char *text = bdd_text(m, any, &a, numbered, name);
     cr_assert(strlen(text) < 1000);
-    cr_assert_str_eq(text + strlen(text) - 3, "...");
+    cr_assert_str_eq(text + strlen(text) - 7, " || ...");
+    text = bdd_text(m, all, &a, numbered, name);
+    cr_assert(strlen(text) < 1000);
+    cr_assert_eq(strncmp(text, "v0 && v1 && v2 && ", 18), 0);
+    cr_assert_str_eq(text + strlen(text) - 7, " && ...");
     arena_free(&a);
     bdd_free(m);
 }
