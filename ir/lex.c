@@ -69,30 +69,37 @@ static const char *closing_quote(const char *at, const char *end, bool *escaped)
     return NULL;
 }
 
-bool lex_string(struct lexer *l, struct strtab *strings, str *out) {
-    bool escaped;
-    const char *from = l->at + 1, *to = closing_quote(l->at, l->end, &escaped);
+bool lex_string_span(struct lexer *l, struct span *out, bool *escaped) {
+    const char *from = l->at + 1, *to = closing_quote(l->at, l->end, escaped);
     if (!to) return false;
+    *out = (struct span){from, (size_t)(to - from)};
     l->at = to + 1;
-    if (!escaped) {
-        *out = strtab_add(strings, from, (size_t)(to - from));
-        return true;
-    }
+    return true;
+}
+
+str lex_unescape(struct strtab *strings, struct span s) {
     VEC(char) text = {0};
-    for (; from < to; from++) {
-        if (*from == '\\') from++;
-        vec_push(&text, *from);
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.s[i] == '\\') i++;
+        vec_push(&text, s.s[i]);
     }
-    *out = strtab_add(strings, text.at, text.n);
+    str unescaped = strtab_add(strings, text.at, text.n);
     vec_free(&text);
+    return unescaped;
+}
+
+bool lex_string(struct lexer *l, struct strtab *strings, str *out) {
+    struct span s;
+    bool escaped;
+    if (!lex_string_span(l, &s, &escaped)) return false;
+    *out = escaped ? lex_unescape(strings, s) : strtab_add(strings, s.s, s.len);
     return true;
 }
 
 bool lex_skip_string(struct lexer *l) {
+    struct span ignored;
     bool escaped;
-    const char *to = closing_quote(l->at, l->end, &escaped);
-    if (to) l->at = to + 1;
-    return to != NULL;
+    return lex_string_span(l, &ignored, &escaped);
 }
 
 static bool equal_ignoring_case(struct span s, const char *word) {

@@ -63,7 +63,10 @@ static inline bool span_is(struct span s, const char *word) {
 /* Takes a quoted string that starts at the current position and interns it; a backslash stands for
  * the character after it. False, with nothing taken, if the closing quote is missing. */
 bool lex_string(struct lexer *l, struct strtab *strings, str *out);
-/* The same without keeping it. */
+/* The same without keeping it; or only what stands between the quotes, and whether there are
+ * backslashes, which lex_unescape takes out. */
+bool lex_string_span(struct lexer *l, struct span *out, bool *escaped);
+str lex_unescape(struct strtab *strings, struct span s);
 bool lex_skip_string(struct lexer *l);
 
 enum lex_number_kind { LEX_NO_NUMBER, LEX_INT, LEX_FLOAT, LEX_INF, LEX_NAN, LEX_BAD_NUMBER };

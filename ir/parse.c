@@ -130,18 +130,38 @@ bool parse_string(struct parser *p, const char *what, str *out) {
     return parse_expected(p, what);
 }
 
-bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok) {
+bool parse_pending_name(struct parser *p, int classes, struct parse_name *out, bool *ok) {
     *ok = true;
+    out->interned = 0;
     char c = lex_peek(&p->lex);
     if (c == '"') {
-        *ok = lex_string(&p->lex, &p->m->strings, out) || parse_expected(p, "a name");
-        return *ok;
+        bool escaped;
+        *ok = lex_string_span(&p->lex, &out->text, &escaped) || parse_expected(p, "a name");
+        if (!*ok) return false;
+        if (escaped) {
+            out->interned = lex_unescape(&p->m->strings, out->text);
+            return true;
+        }
+    } else {
+        /* '-', '@' and the like occur in names but do not start them. */
+        if (!lex_is(c, LEX_IDENT) && c != '/' && c != '.' && c != '$' && c != '%') return false;
+        out->text = lex_while(&p->lex, classes);
+        if (out->text.len == 0) return false;
     }
-    /* '-', '@' and the like occur in names but do not start them. */
-    if (!lex_is(c, LEX_IDENT) && c != '/' && c != '.' && c != '$' && c != '%') return false;
-    struct span word = lex_while(&p->lex, classes);
-    if (word.len == 0) return false;
-    *out = strtab_add(&p->m->strings, word.s, word.len);
+    out->hash = strtab_hash(out->text.s, out->text.len);
+    strtab_prefetch(&p->m->strings, out->hash);
+    return true;
+}
+
+str parse_intern(struct parser *p, const struct parse_name *name) {
+    if (name->interned || name->text.len == 0) return name->interned;
+    return strtab_add_hashed(&p->m->strings, name->text.s, name->text.len, name->hash);
+}
+
+bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok) {
+    struct parse_name name;
+    if (!parse_pending_name(p, classes, &name, ok)) return false;
+    *out = parse_intern(p, &name);
     return true;
 }
 

@@ -6,9 +6,16 @@
 #include "ir.h"
 #include "lex.h"
 
+/* A name that was read and is not interned yet. */
+struct parse_name {
+    struct span text;
+    uint32_t hash;
+    str interned; /* if it had to be at once; else 0 */
+};
+
 /* A node's input (`value`) or output (`name`, bound once the node is read). */
 struct parse_ref {
-    str name;
+    struct parse_name name;
     ir_value value;
     ir_loc loc;
 };
@@ -58,6 +65,11 @@ bool parse_take(struct parser *p, char c, const char *what);
 bool parse_string(struct parser *p, const char *what, str *out);
 /* A name, quoted or not. Unquoted it may hold `classes` of characters. */
 bool parse_name(struct parser *p, int classes, const char *what, str *out);
+/* The same in two steps: `parse_pending_name` takes a name if one is next. Much of the reader's
+ * time is waiting for the table of strings; a name that is not needed at once need not wait
+ * (strtab.h). */
+bool parse_pending_name(struct parser *p, int classes, struct parse_name *out, bool *ok);
+str parse_intern(struct parser *p, const struct parse_name *name);
 /* Takes a name if one is next. */
 bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok);
 /* One more level of nesting; false, reported, if there are too many. */

@@ -171,11 +171,11 @@ static bool read_refs(struct parser *p, char close, bool inputs) {
         if (c == close) return true;
         struct parse_ref ref = {.loc = (ir_loc)(l->at - l->base)};
         bool ok = true;
-        if (c != ',' && !parse_maybe_name(p, LEX_NAME, &ref.name, &ok))
+        if (c != ',' && !parse_pending_name(p, LEX_NAME, &ref.name, &ok))
             return ok ? parse_expected(p, inputs ? "an input's name or ')'"
                                                  : "a node: outputs and '='")
                       : false;
-        if (inputs) ref.value = use(p, ref.name, ref.loc);
+        if (inputs) ref.value = use(p, parse_intern(p, &ref.name), ref.loc);
         vec_push(&p->refs, ref);
         if (!lex_take(l, ',')) return true;
     }
@@ -263,9 +263,10 @@ static bool read_node(struct parser *p) {
     ir_node n = m->node.n;
     uint32_t mark = p->refs.n;
     vec_push(&m->node, ((struct ir_node_info){.graph = p->graph}));
+    struct parse_name name = {0};
     if (lex_take(l, '[')) {
         bool ok;
-        parse_maybe_name(p, LEX_NAME, &m->node.at[n].name, &ok);
+        parse_pending_name(p, LEX_NAME, &name, &ok);
         if (!ok || !parse_take(p, ']', "']' behind the node's name")) return false;
     }
     if (!read_refs(p, '=', false)) return false;
@@ -280,6 +281,7 @@ static bool read_node(struct parser *p) {
     if (m->node.at[n].n_attrs == 0 && !read_attributes(p, n)) return false;
     uint32_t n_refs = p->refs.n - mark;
     struct ir_node_info *node = &m->node.at[n];
+    node->name = parse_intern(p, &name);
     node->n_outputs = n_outputs;
     node->n_inputs = n_refs - n_outputs;
     node->refs = m->ref_value.n;
@@ -289,8 +291,9 @@ static bool read_node(struct parser *p) {
         struct parse_ref *ref = &p->refs.at[mark + i];
         locs[i] = ref->loc;
         values[i] = ref->value;
-        if (i >= n_outputs || ref->name == 0) continue;
-        values[i] = define(p, ref->name, IR_DEF_NODE, ref->loc);
+        str output = i < n_outputs ? parse_intern(p, &ref->name) : 0;
+        if (output == 0) continue;
+        values[i] = define(p, output, IR_DEF_NODE, ref->loc);
         m->value.at[values[i]].node = n;
         m->value.at[values[i]].output = i;
     }

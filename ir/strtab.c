@@ -1,10 +1,10 @@
 /* Interned strings.
  *
- * One hash table with linear probing, at most half full. A slot holds 32 bits of the string's hash
- * next to its handle, so that a probe that meets another string turns away without touching that
- * string's memory: with a million names each such touch would be a cache miss. The same bits give
- * the slot, so that the table can double without looking at strings. Handles are given in order of
- * first appearance, which is what makes everything that follows their order deterministic.
+ * One hash table with linear probing, at most two thirds full. A slot holds 32 bits of the string's
+ * hash next to its handle, so that a probe that meets another string turns away without touching
+ * that string's memory: with a million names each such touch would be a cache miss. The same bits
+ * give the slot, so that the table can double without looking at strings. Handles are given in
+ * order of first appearance, which is what makes everything that follows their order deterministic.
  *
  * The hash takes eight bytes at a time, by multiplying and rotating. It is not seeded: names come
  * from the user's own model, and the worst that a crafted file reaches is a slow compilation of
@@ -13,9 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 1 << 10 }; /* a power of two, as every later size */
+enum {
+    FIRST_SLOTS = 1 << 10, /* a power of two, as every later size */
+    FIRST_TEXT = 16 << 10, /* bytes of the first block of strings; each is twice the one before */
+    LARGEST_TEXT = 16 << 20,
+};
 
-static uint32_t hash_bytes(const char *s, size_t len) {
+uint32_t strtab_hash(const char *s, size_t len) {
     const uint64_t k = 0x9e3779b97f4a7c15;
     uint64_t h = len * k, word;
     for (; len >= 8; s += 8, len -= 8) {
@@ -72,7 +76,7 @@ static void resize(struct strtab *t, uint32_t n_slots) {
 
 void strtab_reserve(struct strtab *t, uint32_t n) {
     uint32_t n_slots = t->n_slots;
-    while (n_slots / 2 < n && n_slots < UINT32_C(1) << 31) n_slots *= 2;
+    while (n_slots / 3 * 2 < n && n_slots < UINT32_C(1) << 31) n_slots *= 2;
     if (n_slots > t->n_slots) resize(t, n_slots);
 }
 
@@ -89,14 +93,38 @@ void strtab_free(struct strtab *t) {
     *t = (struct strtab){0};
 }
 
+/* A copy with a NUL behind it. Strings are packed, without the arena's alignment. */
+static const char *copy_string(struct strtab *t, const char *s, size_t len) {
+    if (len >= FIRST_TEXT / 4) return arena_strndup(&t->arena, s, len);
+    if (len >= (size_t)(t->end - t->next)) {
+        t->block = t->block == 0             ? FIRST_TEXT
+                   : t->block < LARGEST_TEXT ? t->block * 2
+                                             : LARGEST_TEXT;
+        t->next = arena_alloc(&t->arena, t->block);
+        t->end = t->next + t->block;
+    }
+    char *copy = t->next;
+    if (len) memcpy(copy, s, len);
+    t->next += len + 1; /* the NUL is there: the arena's memory is zero */
+    return copy;
+}
+
+void strtab_prefetch(const struct strtab *t, uint32_t hash) {
+    __builtin_prefetch(&t->slots[hash & (t->n_slots - 1)], 1);
+}
+
 str strtab_add(struct strtab *t, const char *s, size_t len) {
-    uint32_t hash = hash_bytes(s, len), i = find_slot(t, s, len, hash);
+    return strtab_add_hashed(t, s, len, strtab_hash(s, len));
+}
+
+str strtab_add_hashed(struct strtab *t, const char *s, size_t len, uint32_t hash) {
+    uint32_t i = find_slot(t, s, len, hash);
     if (t->slots[i]) return (uint32_t)t->slots[i] - 1;
     str added = t->text.n;
     t->slots[i] = slot_of(hash, added);
-    vec_push(&t->text, arena_strndup(&t->arena, s, len));
+    vec_push(&t->text, copy_string(t, s, len));
     vec_push(&t->length, (uint32_t)len);
-    if (t->text.n > t->n_slots / 2) resize(t, t->n_slots * 2);
+    if (t->text.n > t->n_slots / 3 * 2) resize(t, t->n_slots * 2);
     return added;
 }
 
@@ -113,7 +141,7 @@ str strtab_printf(struct strtab *t, const char *format, ...) {
 }
 
 bool strtab_find(const struct strtab *t, const char *s, size_t len, str *out) {
-    uint32_t i = find_slot(t, s, len, hash_bytes(s, len));
+    uint32_t i = find_slot(t, s, len, strtab_hash(s, len));
     if (!t->slots[i]) return false;
     *out = (uint32_t)t->slots[i] - 1;
     return true;

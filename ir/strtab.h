@@ -10,6 +10,8 @@ typedef uint32_t str;
 
 struct strtab {
     struct arena arena;
+    char *next, *end;       /* free part of the newest block of characters */
+    size_t block;           /* its bytes */
     VEC(const char *) text; /* by handle; NUL-terminated */
     VEC(uint32_t) length;   /* by handle; bytes */
     uint64_t *slots;        /* open-addressing hash table: hash << 32 | handle + 1; 0 is free */
@@ -23,6 +25,14 @@ void strtab_reserve(struct strtab *t, uint32_t n);
 str strtab_add(struct strtab *t, const char *s, size_t len);
 str strtab_addz(struct strtab *t, const char *s);
 str strtab_printf(struct strtab *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Interning in two steps, for who knows a string some time before its handle is needed. The table is
+ * larger than the caches, and a new string's slot has to come from memory: `strtab_prefetch` sends for
+ * it, `strtab_add_hashed` uses it. */
+uint32_t strtab_hash(const char *s, size_t len);
+void strtab_prefetch(const struct strtab *t, uint32_t hash);
+str strtab_add_hashed(struct strtab *t, const char *s, size_t len, uint32_t hash);
+
 bool strtab_find(const struct strtab *t, const char *s, size_t len, str *out);
 
 /* Valid until the table is freed. */
