@@ -17,10 +17,12 @@
  * The last bucket carries the error slot and is held back for ddprt_step_end, so that an error in
  * this step still reaches everybody in this step. A bucket whose uniform guard may be false waits
  * until the control bucket has shown that all ranks agree about it. */
+#define _POSIX_C_SOURCE 200809L
 #include "runtime.h"
 
 #include "futex.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* ---- driving -----------------------------------------------------------------------------------
