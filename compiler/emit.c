@@ -6,8 +6,7 @@
  * the locale.
  *
  * The finished bytes go through the runtime's reader before anybody sees them. That costs a few
- * milliseconds on a large model and turns a disagreement between the two sides into an error here.
- */
+ * milliseconds on a large model and turns a disagreement of the two sides into an error here. */
 #include "emit.h"
 #include <stdlib.h>
 

@@ -1,5 +1,4 @@
-/* What the commands over plans share: opening one with a diagnostic, and its three printed forms.
- */
+/* What the commands over plans share: opening one with a diagnostic, and its printed forms. */
 #ifndef DDPC_PLAN_TOOL_H
 #define DDPC_PLAN_TOOL_H
 

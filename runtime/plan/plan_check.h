@@ -5,11 +5,11 @@
 
 #include "plan.h"
 
-/* Sets p->n_uniform_guards. n_dims, n_text and n_steps_params are the counts of the sections that
- * *p has no field for. False with *error filled. */
+/* The counts of the sections for which struct plan has no field. */
 struct plan_extent {
     uint64_t n_text, n_dims, n_names, n_step_params, n_certificates, n_sources;
 };
+/* Sets p->n_uniform_guards. False with *error filled. */
 bool plan_check_records(struct plan *p, const struct plan_extent *extent, struct plan_error *error);
 
 bool plan_fail(struct plan_error *error, enum plan_status status, const char *format, ...)

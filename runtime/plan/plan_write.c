@@ -61,8 +61,7 @@ void plan_builder_free(struct plan_builder *b) {
     free(b);
 }
 
-/* ---- what there is -----------------------------------------------------------------------------
- */
+/* ---- what there is ----------------------------------------------------------------------- */
 
 static uint32_t add_string(struct plan_builder *b, const char *s) {
     size_t length = strlen(s);
@@ -146,8 +145,7 @@ void plan_add_option(struct plan_builder *b, const char *key, const char *value)
     *PUSH(b, options, plan_option) = (struct plan_option){k, v};
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ------------------------------------------------------------------------------- */
 
 static struct plan_step *last_step(const struct plan_builder *b) {
     return AT(b, steps, plan_step, COUNT(b, steps, plan_step) - 1);
@@ -264,8 +262,7 @@ void plan_add_segment(struct plan_builder *b, uint32_t param, double ready_us) {
                               .ready_us = ready_us};
 }
 
-/* ---- layout ------------------------------------------------------------------------------------
- */
+/* ---- layout ------------------------------------------------------------------------------ */
 
 static void lay_out_step(struct plan_builder *b, struct plan_step *step, uint32_t n_uniform) {
     uint64_t end = 0;
@@ -291,8 +288,7 @@ static void lay_out_step(struct plan_builder *b, struct plan_step *step, uint32_
     step->arena_bytes = plan_align(end, PLAN_BUCKET_ALIGN);
 }
 
-/* ---- strings and names -------------------------------------------------------------------------
- */
+/* ---- strings and names ------------------------------------------------------------------- */
 
 struct arrival {
     const char *text;
@@ -306,8 +302,7 @@ static int compare_arrivals(const void *left, const void *right) {
     return (a->length > b->length) - (a->length < b->length);
 }
 
-/* Replaces b->text and b->strings by the sorted, deduplicated table; map[arrival] is the new index.
- */
+/* Replaces b->text and b->strings by the sorted, deduplicated table; map[arrival] is the index. */
 static bool sort_strings(struct plan_builder *b, uint32_t *map) {
     uint32_t n = COUNT(b, strings, plan_string), n_distinct = 0;
     struct arrival *arrivals = malloc((n + 1) * sizeof *arrivals);
@@ -384,8 +379,7 @@ static uint32_t *name_table(const struct plan_builder *b, uint32_t *n_slots) {
     return slots;
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes ------------------------------------------------------------------------------- */
 
 struct part {
     const void *at;

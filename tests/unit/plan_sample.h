@@ -1,6 +1,5 @@
 /* A small plan that has one of everything: two steps, three dtypes, all four classes, a uniform and
- * an ordinary guard, a bucket that can be skipped, a step with a presence bucket and one without.
- */
+ * an ordinary guard, a bucket that can be skipped, a step with a presence bucket, one without. */
 #ifndef PLAN_SAMPLE_H
 #define PLAN_SAMPLE_H
 

@@ -9,8 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- round trip --------------------------------------------------------------------------------
- */
+/* ---- round trip -------------------------------------------------------------------------- */
 
 Test(plan, round_trip) {
     struct sample s = sample_default();
@@ -131,8 +130,7 @@ Test(plan, same_calls_same_bytes) {
     free(b);
 }
 
-/* ---- the semantic hash -------------------------------------------------------------------------
- */
+/* ---- the semantic hash ------------------------------------------------------------------- */
 
 static bool same_semantics(struct sample a, struct sample b) {
     struct plan *p = sample_open(&a), *q = sample_open(&b);
@@ -168,8 +166,7 @@ Test(plan, semantic_hash_covers_what_ranks_share) {
     SAME_WITH(topology = "eth25-x16", true);
 }
 
-/* ---- hostile files -----------------------------------------------------------------------------
- */
+/* ---- hostile files ----------------------------------------------------------------------- */
 
 /* What an executor takes for granted, asked without looking at how the reader checks it. */
 static void use(const struct plan *p) {
@@ -474,8 +471,7 @@ Test(plan, unknown_sections_are_skipped) {
     free(b);
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ------------------------------------------------------------------------------- */
 
 Test(plan, files) {
     struct plan_error error;
