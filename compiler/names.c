@@ -103,6 +103,11 @@ bool names_unknown(struct builder *b, struct wish w, enum kind_of_name kind) {
                 vec_push(&names, ir_value_name(m, v));
     }
     const char *near = diag_nearest(w.text, names.at, names.n);
+    /* A value of a function's body is called `call/value` once the call is a copy of the body. */
+    for (uint32_t i = 0; i < names.n && !near; i++) {
+        const char *slash = strrchr(names.at[i], '/');
+        if (slash && strcmp(slash + 1, w.text) == 0) near = names.at[i];
+    }
     const char *what = kind == NAME_PARAMETER ? "parameter" : "value";
     bool glob = strpbrk(w.text, "*?[") != NULL;
     struct diag *g =

@@ -116,70 +116,88 @@ static void find_entries(struct listing *l) {
 
 struct sized {
     int64_t elements;
-    uint32_t candidate;
+    ir_value value;
 };
 
 static int by_size(const void *a, const void *b) {
     const struct sized *x = a, *y = b;
     if (x->elements != y->elements) return x->elements < y->elements ? -1 : 1;
-    return x->candidate < y->candidate ? -1 : x->candidate > y->candidate;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
+typedef VEC(struct sized) pool;
+
+/* The tensors with data that no line of the file is, sorted by size: constants of the main graph,
+ * declared parameters, and the initializers of subgraphs, into which an exporter may have moved a
+ * weight. */
+static pool unlisted(const struct listing *l) {
+    const struct builder *b = l->b;
+    const struct ir_module *m = b->m;
+    pool out = {0};
+    for (uint32_t i = 0; i < b->candidates.n; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        struct sized s = {c->param.elements, c->param.value};
+        if (c->role == ROLE_CONSTANT || (c->role == ROLE_PARAMETER && !c->listed))
+            vec_push(&out, s);
+    }
+    for (ir_value v = 1; v < m->value.n; v++) {
+        const struct ir_value_info *value = &m->value.at[v];
+        if (value->def != IR_DEF_INITIALIZER || value->graph == m->main) continue;
+        struct sized s = {ir_type_elements(m, value->type), v};
+        if (params_is_float(m, v)) vec_push(&out, s);
+    }
+    if (out.n) qsort(out.at, out.n, sizeof *out.at, by_size);
+    return out;
 }
 
 enum { CANDIDATES_SHOWN = 3 };
 
-/* `same`, `n`: the unlisted initializers of its size. */
+/* `same`, `n`: the unlisted tensors of its size. */
 static void report_absent(struct listing *l, const struct params_entry *e, const struct sized *same,
                           uint32_t n) {
     struct builder *b = l->b;
     const char *name = ir_text(b->m, e->name);
-    struct diag *g = lines_report(&l->file, e->line, DIAG_PARAMS_ABSENT,
-                                  "the model has no '%s'; %u initializer%s of its %lld elements "
-                                  "could be it under another name",
-                                  name, n, n == 1 ? "" : "s", (long long)same->elements);
+    struct diag *g = lines_report(
+        &l->file, e->line, DIAG_PARAMS_ABSENT,
+        "the model has no '%s'; %u initializer%s of its %lld element%s could be it "
+        "under another name",
+        name, n, n == 1 ? "" : "s", (long long)same->elements, same->elements == 1 ? "" : "s");
     for (uint32_t k = 0; k < n && k < CANDIDATES_SHOWN; k++) {
-        const struct param *p = &b->candidates.at[same[k].candidate].param;
-        diag_add_note(b->d, g, p->loc, "'%s', %s", ir_text(b->m, p->name),
-                      ir_type_text(b->m, &b->scratch, p->type));
+        const struct ir_value_info *value = &b->m->value.at[same[k].value];
+        diag_add_note(b->d, g, value->loc, "'%s', %s", ir_value_name(b->m, same[k].value),
+                      ir_type_text(b->m, &b->scratch, value->type));
     }
     diag_set_help(b->d, g, "if it is the first of them: --alias '%s=%s'",
-                  ir_value_name(b->m, b->candidates.at[same->candidate].param.value), name);
+                  ir_value_name(b->m, same->value), name);
 }
 
 /* Listed parameters that the graph does not have. */
 static void add_absent(struct listing *l) {
     struct builder *b = l->b;
-    VEC(struct sized) pool = {0};
-    for (uint32_t i = 0; i < b->candidates.n; i++) {
-        const struct candidate *c = &b->candidates.at[i];
-        bool unlisted = c->role == ROLE_CONSTANT || (c->role == ROLE_PARAMETER && !c->listed);
-        struct sized s = {c->param.elements, i};
-        if (unlisted) vec_push(&pool, s);
-    }
-    if (pool.n) qsort(pool.at, pool.n, sizeof *pool.at, by_size);
+    pool others = unlisted(l);
     for (uint32_t i = 0; i < l->list.all.n; i++) {
         const struct params_entry *e = &l->list.all.at[i];
         if (l->found[i] || !ir_type_carries_gradient(b->m, e->type)) continue;
         struct candidate c = {.role = ROLE_PARAMETER, .listed = true, .param.loc = IR_NO_LOC};
         describe(l, &c.param, e);
-        vec_push(&b->candidates, c);
-        l->found[i] = b->candidates.n;
-        uint32_t low = 0, high = pool.n;
+        uint32_t low = 0, high = others.n;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
-            if (pool.at[middle].elements < c.param.elements)
+            if (others.at[middle].elements < c.param.elements)
                 low = middle + 1;
             else
                 high = middle;
         }
-        while (high < pool.n && pool.at[high].elements == c.param.elements) high++;
+        while (high < others.n && others.at[high].elements == c.param.elements) high++;
         if (high > low && e->requires_grad) {
-            report_absent(l, e, &pool.at[low], high - low);
-            str name = b->candidates.at[pool.at[low].candidate].param.name;
-            b->candidates.at[b->candidates.n - 1].param.perhaps = ir_text(b->m, name);
+            report_absent(l, e, &others.at[low], high - low);
+            c.param.perhaps = ir_value_name(b->m, others.at[low].value);
             b->unaccounted++;
         }
+        vec_push(&b->candidates, c);
+        l->found[i] = b->candidates.n;
     }
-    vec_free(&pool);
+    vec_free(&others);
 }
 
 /* Declared parameters that the file does not know: one of the two is wrong. */

@@ -194,6 +194,20 @@ Test(program, an_absent_name_with_a_candidate_leaves_the_model_incomplete) {
     fixture_free(&f);
 }
 
+Test(program, a_weight_may_have_moved_into_a_subgraph) {
+    struct fixture f = {0};
+    fixture_params(&f, "w float32 3 true\nv float32 5 true\n");
+    check(&f,
+          HEAD "g (float[B,5] x, bool c) => (float loss) <float[3] w = {1,1,1}>"
+               "{ y = If (c) < then_branch = a () => (float[B,5] p) <float[5] k = {1,1,1,1,1}>"
+               " { p = Mul (x, k) }, else_branch = b () => (float[B,5] q) { q = Neg (x) } >"
+               " loss = ReduceMean <keepdims=0> (y) }",
+          "w v?");
+    cr_expect_not(f.p.complete);
+    cr_expect_str_eq(f.p.params.at[1].perhaps, "k");
+    fixture_free(&f);
+}
+
 Test(program, a_stale_name_is_absent) {
     struct fixture f = {0};
     fixture_params(&f, "w float32 3x3 true\nstale float32 3 true\n");
