@@ -191,6 +191,10 @@ static void put_toggle(struct report *r, uint32_t s) {
  * own first use. */
 static const char *why(const struct gradient *g) { return g->guard ? g->guard : g->reason; }
 
+/* A guard that is always true says nothing: that some executions have no gradient depends on no
+ * branch alone, as in a loop of unknown length. */
+static bool says_nothing(const struct gradient *g) { return g->guard && g->may == BDD_TRUE; }
+
 /* `a.b.*` for all of a module, else names. */
 static void put_group(struct report *r, struct module_group g) {
     if (g.prefix) {
@@ -228,9 +232,13 @@ static void put_why(struct report *r, uint32_t s) {
         }
         line(r);
         put_group(r, group);
-        fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
-                shown(r, why(g)));
-        if (g->guard && !g->exact) fputs(", and not always then", r->out);
+        if (says_nothing(g))
+            fprintf(r->out, "  %s: in some executions, which no branch alone tells apart",
+                    grad_class_name(g->class));
+        else
+            fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
+                    shown(r, why(g)));
+        if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
         put_place(r, g->loc);
         fputc('\n', r->out);
     }
