@@ -68,8 +68,8 @@ bool line_word(struct line *line, struct arena *a, struct word *out) {
 
 struct word line_rest(struct line *line) {
     skip_blanks(line);
-    const char *end = line->end, *comment = memchr(line->at, '#', (size_t)(end - line->at));
-    if (comment) end = comment;
+    const char *end = line->at;
+    while (end < line->end && *end != '#') end++;
     while (end > line->at && isspace((unsigned char)end[-1])) end--;
     struct word rest = {line->at, (size_t)(end - line->at), false};
     line->at = line->end;
