@@ -330,6 +330,8 @@ static const struct comm_ops local_ops = {
 
 int ddprt_comm_local(const char *name, int rank, int size, int timeout_ms, ddprt_comm **comm,
                      ddprt_error *error) {
+    ddprt_error unwanted;
+    if (!error) error = &unwanted;
     if (!name || !comm || size < 1 || size > DDPRT_LOCAL_MAX || rank < 0 || rank >= size ||
         timeout_ms < 0)
         return error_set(error, DDPRT_INVALID, "rank %d of %d: there can be 1 to %d ranks", rank,

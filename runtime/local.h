@@ -52,7 +52,7 @@ struct local {
     void *arena[DDPRT_LOCAL_MAX];
 };
 
-/* Finds the other ranks: fills shared, socket and pidfd. */
+/* Finds the other ranks: fills shared, socket and pidfd. `error` is not NULL. */
 int local_rendezvous(struct local *c, const char *name, int timeout_ms, ddprt_error *error);
 
 /* Passes a file descriptor with a message over a SOCK_SEQPACKET socket; -1 on failure. `fd` may be

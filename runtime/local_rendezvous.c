@@ -50,7 +50,7 @@ struct hello {
 };
 /* Rank 0's answer: the control segment with code 0, or why there is no job. */
 struct answer {
-    int32_t code;
+    int32_t code, rank;
     char text[200];
 };
 
@@ -198,7 +198,7 @@ static int missing_ranks(const struct local *c, const char *name, int timeout_ms
                                "rank %d and %d others of %d did not come to the job \"%s\" within "
                                "%d ms",
                                first, n - 1, c->comm.size, name, timeout_ms);
-    if (error) error->rank = first;
+    error->rank = first;
     return code;
 }
 
@@ -229,12 +229,11 @@ static int admit(struct local *c, int fd, int32_t *pid, int64_t deadline, ddprt_
     else if (h.pid != who.pid)
         code = error_set(error, DDPRT_RENDEZVOUS, "rank %d lives in another PID namespace", h.rank);
     if (code) {
-        struct answer a = {.code = code};
-        if (error) snprintf(a.text, sizeof a.text, "%.199s", error->text);
+        struct answer a = {.code = code, .rank = error->rank = h.rank};
+        snprintf(a.text, sizeof a.text, "%.199s", error->text);
         local_send(fd, &a, sizeof a, -1);
         close(fd);
         c->turned_away++;
-        if (error) error->rank = h.rank;
         return code;
     }
     c->socket[h.rank] = fd;
@@ -306,10 +305,10 @@ static int share(struct local *c, const int32_t *pid, ddprt_error *error) {
 /* There is no job: tells those who are here, and those who are still on their way. */
 static void turn_away(struct local *c, int listener, int64_t deadline, int code,
                       const ddprt_error *error) {
-    struct answer no = {.code = code};
+    struct answer no = {.code = code, .rank = error->rank};
     struct hello h;
     int told = 1 + c->turned_away, passed; /* ourselves too */
-    if (error) snprintf(no.text, sizeof no.text, "%.199s", error->text);
+    snprintf(no.text, sizeof no.text, "%.199s", error->text);
     for (int r = 1; r < c->comm.size; r++)
         if (c->socket[r] >= 0) told += local_send(c->socket[r], &no, sizeof no, -1) == 0;
     if (deadline > clock_ns() + LINGER_NS) deadline = clock_ns() + LINGER_NS;
@@ -387,7 +386,7 @@ static int join(struct local *c, struct place *place, const char *name, int time
     int code = error_set(error, DDPRT_RENDEZVOUS,
                          "rank 0 of %d did not come to the job \"%s\" within %d ms", c->comm.size,
                          name, timeout_ms);
-    if (error) error->rank = 0;
+    error->rank = 0;
     return code;
 }
 

@@ -151,6 +151,7 @@ Test(local, a_rank_that_does_not_come_is_named) {
     cr_assert(run_processes(3, one_is_missing));
     for (int r = 0; r < 3; r += 2) {
         cr_assert_eq(results[r].code, DDPRT_RENDEZVOUS);
+        cr_assert_eq(results[r].error.rank, 1);
         cr_assert_not_null(strstr(results[r].error.text, "rank 1 of 3 did not come"), "rank %d: %s",
                            r, results[r].error.text);
     }
