@@ -107,8 +107,7 @@ void diag_set_help(struct diags *d, struct diag *to, const char *format, ...) {
     va_end(args);
 }
 
-/* ---- printing ----------------------------------------------------------------------------------
- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 struct style {
     const char *bold, *error, *warning, *note, *line, *off;
@@ -253,8 +252,7 @@ void diags_print(struct diags *d, FILE *out, bool short_form, bool color) {
         fprintf(out, "%u more warning%s not shown\n", hidden_others, hidden_others > 1 ? "s" : "");
 }
 
-/* ---- near names --------------------------------------------------------------------------------
- */
+/* ---- near names ------------------------------------------------------------------------------ */
 
 enum { LONGEST = 256 }; /* names beyond this many bytes get no suggestion */
 

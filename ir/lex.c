@@ -136,7 +136,7 @@ enum lex_number_kind lex_number(struct lexer *l, struct span *out) {
         if (digits == 0 && l->at == from) return LEX_NO_NUMBER;
         bad = digits == 0;
         if (!bad && (*l->at == 'e' || *l->at == 'E')) {
-            kind = LEX_FLOAT;
+            kind = LEX_SCIENTIFIC;
             l->at++;
             if (*l->at == '-' || *l->at == '+') l->at++;
             bad = lex_while(l, LEX_DIGIT).len == 0;

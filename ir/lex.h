@@ -69,7 +69,15 @@ bool lex_string_span(struct lexer *l, struct span *out, bool *escaped);
 str lex_unescape(struct strtab *strings, struct span s);
 bool lex_skip_string(struct lexer *l);
 
-enum lex_number_kind { LEX_NO_NUMBER, LEX_INT, LEX_FLOAT, LEX_INF, LEX_NAN, LEX_BAD_NUMBER };
+enum lex_number_kind {
+    LEX_NO_NUMBER,
+    LEX_INT,
+    LEX_FLOAT,      /* with a point */
+    LEX_SCIENTIFIC, /* with an exponent */
+    LEX_INF,
+    LEX_NAN,
+    LEX_BAD_NUMBER,
+};
 
 /* Takes a number that starts at the current position: its sign, digits, or inf, infinity, nan in
  * any case. LEX_NO_NUMBER: nothing taken. LEX_BAD_NUMBER: taken what looks like one but is none. */

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- element types ------------------------------------------------------------------------------
- */
+/* ---- element types --------------------------------------------------------------------------- */
 
 static const struct dtype {
     const char *text, *array;
@@ -43,8 +42,7 @@ bool ir_dtype_parse(const char *s, size_t len, enum ir_dtype *out) {
     return false;
 }
 
-/* ---- the module ---------------------------------------------------------------------------------
- */
+/* ---- the module ------------------------------------------------------------------------------ */
 
 enum { FIRST_TYPE_SLOTS = 64 }; /* a power of two */
 
@@ -145,8 +143,7 @@ uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out)
     return data->n_ints;
 }
 
-/* ---- types --------------------------------------------------------------------------------------
- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static uint32_t mix(uint32_t h, uint64_t x) {
     uint64_t y = (h ^ x) * 0x9e3779b97f4a7c15;
@@ -255,8 +252,7 @@ bool ir_type_carries_gradient(const struct ir_module *m, ir_type t) {
     return dtype == IR_UNDEFINED || ir_dtype_carries_gradient(dtype);
 }
 
-/* ---- types as text ------------------------------------------------------------------------------
- */
+/* ---- types as text --------------------------------------------------------------------------- */
 
 typedef VEC(char) text_buffer;
 

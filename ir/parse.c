@@ -26,8 +26,7 @@ static const char function_form[] =
     "a function reads: <domain: \"d\", opset_import: [\"\" : 17]> name <attributes> (inputs) => "
     "(outputs) { nodes }";
 
-/* ---- errors
- * -------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 struct diag *parse_error(struct parser *p, enum diag_code code, ir_loc loc, size_t length,
                          const char *format, ...) {
@@ -113,8 +112,7 @@ bool parse_enter(struct parser *p) {
     return false;
 }
 
-/* ---- what every construct is made of ------------------------------------------------------------
- */
+/* ---- what every construct is made of --------------------------------------------------------- */
 
 /* What is missing at the end of a line is missed there, not where the next line begins. */
 bool parse_take(struct parser *p, char c, const char *what) {
@@ -200,8 +198,7 @@ void parse_skip_to(struct parser *p, const char *stops) {
     }
 }
 
-/* ---- the header
- * ---------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static bool read_opset(struct parser *p) {
     struct ir_opset opset = {.loc = parse_here(p)};
@@ -288,8 +285,7 @@ static bool read_model_entry(struct parser *p) {
     return unknown_key(p, key, loc, keys, sizeof keys / sizeof *keys);
 }
 
-/* ---- functions
- * ----------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static bool read_function_entry(struct parser *p) {
     struct ir_function_info *f = &p->m->function.at[p->m->function.n - 1];
@@ -333,8 +329,7 @@ static bool read_function(struct parser *p) {
     return parse_graph_body(p, body);
 }
 
-/* ---- the whole text
- * ------------------------------------------------------------------------------ */
+/* ---- the whole text -------------------------------------------------------------------------- */
 
 /* A header, or a name with what can follow a function's. */
 static bool starts_function(const struct parser *p) {

@@ -18,14 +18,13 @@ static bool is_integer_type(enum ir_dtype t) {
            t == IR_UINT16 || t == IR_UINT32 || t == IR_UINT64;
 }
 
-/* Nothing of type float reaches 1e38 with so few characters and no or a one-digit exponent. */
-static bool surely_in_range(struct span s) { return s.len <= 28; }
-
-static bool has_long_exponent(struct span s) {
-    for (size_t i = s.len; i-- > 0;)
-        if (!lex_is(s.s[i], LEX_DIGIT))
-            return (s.s[i] != '.' && i > 0) && s.len - i > 2; /* behind 'e' or its sign */
-    return false;
+/* So few digits reach the largest float only with an exponent of two, unless it is negative. */
+static bool surely_in_range(enum lex_number_kind kind, struct span s) {
+    if (s.len > 28) return false;
+    if (kind != LEX_SCIENTIFIC) return true;
+    size_t digits = 0;
+    while (lex_is(s.s[s.len - 1 - digits], LEX_DIGIT)) digits++;
+    return digits < 2 || s.s[s.len - 1 - digits] == '-';
 }
 
 static bool check_number(struct parser *p, enum ir_dtype dtype, enum lex_number_kind kind,
@@ -49,12 +48,10 @@ static bool check_number(struct parser *p, enum ir_dtype dtype, enum lex_number_
         ok = lex_int_value(s, &magnitude, &negative) &&
              (negative ? magnitude <= (uint64_t)INT64_MAX + 1 : magnitude <= limit);
         *value = (int64_t)(negative ? 0 - magnitude : magnitude);
-    } else if (kind == LEX_INT || kind == LEX_FLOAT) {
-        if (!surely_in_range(s) || has_long_exponent(s)) {
-            double x = lex_float_value(kind, s);
-            bool wide = dtype == IR_DOUBLE || dtype == IR_COMPLEX128;
-            ok = isfinite(x) && (wide || fabs(x) <= (double)FLT_MAX);
-        }
+    } else if (kind != LEX_INF && kind != LEX_NAN && !surely_in_range(kind, s)) {
+        double x = lex_float_value(kind, s);
+        bool wide = dtype == IR_DOUBLE || dtype == IR_COMPLEX128;
+        ok = isfinite(x) && (wide || fabs(x) <= (double)FLT_MAX);
     }
     if (ok) return true;
     struct diag *g =

@@ -17,8 +17,7 @@ static const char graph_form[] =
 static const char node_form[] =
     "a node reads: outputs = Op <attributes> (inputs) or outputs = Op (inputs) <attributes>";
 
-/* ---- names
- * --------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static ir_value meaning(const struct parser *p, str name) {
     return name < p->meaning.n ? p->meaning.at[name] : 0;
@@ -72,8 +71,7 @@ static ir_value define(struct parser *p, str name, enum ir_def def, ir_loc loc) 
     return v;
 }
 
-/* ---- declarations
- * -------------------------------------------------------------------------------- */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 struct declaration {
     str name;
@@ -159,8 +157,7 @@ static void resolve_outputs(struct parser *p, ir_graph g) {
     }
 }
 
-/* ---- nodes
- * --------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Names with commas between them, up to `close`, onto p->refs. A slot may be empty; behind the last
  * comma it does not count. */
@@ -302,8 +299,7 @@ static bool read_node(struct parser *p) {
     return true;
 }
 
-/* ---- graphs
- * -------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 static bool is_space(char c) { return c == ' ' || c == '\t'; }
 

@@ -18,15 +18,13 @@
 struct printer {
     const struct ir_module *m;
     FILE *out;
-    struct arena scratch;
     int indent;                /* of nodes, in steps of three blanks */
     uint32_t opsets, n_opsets; /* imports in force */
 };
 
 static void print_graph(struct printer *p, ir_graph g);
 
-/* ---- names and strings
- * --------------------------------------------------------------------------- */
+/* ---- names and strings ----------------------------------------------------------------------- */
 
 static void print_indent(struct printer *p, int steps) {
     for (int i = 0; i < steps; i++) fputs("   ", p->out);
@@ -62,11 +60,12 @@ static void print_name(struct printer *p, str s) {
         fputs(ir_text(p->m, s), p->out);
 }
 
-/* ---- types and data
- * ------------------------------------------------------------------------------ */
+/* ---- types and data -------------------------------------------------------------------------- */
 
 static void print_type(struct printer *p, ir_type t) {
-    fputs(ir_type_text(p->m, &p->scratch, t), p->out);
+    struct arena scratch = {0};
+    fputs(ir_type_text(p->m, &scratch, t), p->out);
+    arena_free(&scratch);
 }
 
 /* A number as it stands in the source, in the form that every parser reads: no '+', no bare point.
@@ -130,8 +129,7 @@ static void print_decls(struct printer *p, uint32_t first, uint32_t n) {
     putc(')', p->out);
 }
 
-/* ---- attributes
- * ---------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static void print_float(struct printer *p, double x) {
     if (isnan(x) || isinf(x)) {
@@ -201,8 +199,7 @@ static void print_attrs(struct printer *p, uint32_t first, uint32_t n) {
     putc('>', p->out);
 }
 
-/* ---- nodes and graphs
- * ---------------------------------------------------------------------------- */
+/* ---- nodes and graphs ------------------------------------------------------------------------ */
 
 /* Every part of a dotted name is an identifier. */
 static bool is_dotted(const char *s, size_t len) {
@@ -229,10 +226,12 @@ static void print_operator(struct printer *p, const struct ir_node_info *n) {
     size_t op_len = strtab_len(&m->strings, n->op), domain_len = strtab_len(&m->strings, n->domain);
     bool plain_op = lex_is_identifier(op, op_len);
     if (n->domain) {
-        const char *text = arena_printf(&p->scratch, "%s.%s", ir_text(m, n->domain), op);
+        struct arena scratch = {0};
+        const char *text = arena_printf(&scratch, "%s.%s", ir_text(m, n->domain), op);
         bool plain = is_dotted(text, domain_len) &&
                      (!plain_op || ir_domain_length(m, p->opsets, p->n_opsets, text,
                                                     domain_len + 1 + op_len) == domain_len);
+        arena_free(&scratch);
         print_plain_or_quoted(p, n->domain, plain);
         putc('.', p->out);
     }
@@ -318,8 +317,7 @@ static void print_graph(struct printer *p, ir_graph g) {
     print_graph_body(p, g);
 }
 
-/* ---- headers and functions
- * ----------------------------------------------------------------------- */
+/* ---- headers and functions ------------------------------------------------------------------- */
 
 /* The entries of a header; the first opens it. */
 static void print_key(struct printer *p, bool *first, const char *key) {
@@ -399,5 +397,4 @@ void ir_print(const struct ir_module *m, FILE *out) {
     print_graph(&p, m->main);
     putc('\n', out);
     for (ir_function f = 1; f < m->function.n; f++) print_function(&p, f);
-    arena_free(&p.scratch);
 }

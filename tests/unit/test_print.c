@@ -128,8 +128,7 @@ Test(print, floats_round_trip) {
     }
 }
 
-/* ---- random modules
- * ------------------------------------------------------------------------------- */
+/* ---- random modules -------------------------------------------------------------------------- */
 
 /* A writer of texts that follow the grammar, with odd spacing and every form. */
 struct writer {
