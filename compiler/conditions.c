@@ -53,9 +53,14 @@ static bdd note_overflow(struct maker *k, bdd f) {
 /* ---- variables
  * ------------------------------------------------------------------------------------ */
 
+/* A trip count is uniform under its own name too: "n" for "(n>=1)". */
 static uint32_t add_branch(struct maker *k, struct branch b) {
+    const char *inner = b.count  ? ir_value_name(k->m, b.count)
+                        : b.size ? ir_text(k->m, b.size)
+                                 : b.name;
     for (uint32_t i = 0; i < k->p->uniform.n; i++)
-        b.uniform |= glob_match(k->p->uniform.at[i], b.name);
+        b.uniform |=
+            glob_match(k->p->uniform.at[i], b.name) || glob_match(k->p->uniform.at[i], inner);
     vec_push(&k->c->branches->all, b);
     return k->c->branches->all.n - 1;
 }

@@ -194,18 +194,20 @@ static void mark_all(struct walk *w, ir_graph g) {
     }
 }
 
-/* A node whose graphs are not looked into: all that they read may get a gradient. */
+/* A node whose graphs are not looked into: all that they read may get a gradient, nothing of it for
+ * certain. The inputs of an operator that the user calls differentiable get theirs. */
 static void visit_opaque(struct walk *w, const struct control *c) {
     const struct ir_module *m = w->m;
     struct pair by = none;
     for (uint32_t o = 0; o < m->node.at[c->node].n_outputs; o++)
         by = unite(w, by, output_pair(w, c->node, o));
     if (by.may == BDD_FALSE) return;
-    by.must = BDD_FALSE;
+    if (c->kind != CONTROL_OPAQUE) by.must = BDD_FALSE; /* a loop that is too much work */
     for (uint32_t i = c->node_in; i < m->node.at[c->node].n_inputs; i++) {
         ir_value v = ir_inputs(m, c->node)[i];
         if (w->f->type_carries[m->value.at[v].type]) reach_input(w, c->node, i, by);
     }
+    by.must = BDD_FALSE;
     for (uint32_t i = 0; i < c->captures.n; i++)
         if (w->f->type_carries[m->value.at[c->captures.at[i]].type])
             reach(w, c->captures.at[i], by);

@@ -29,6 +29,8 @@ static void analyse_within(struct analysed *a, const char *text, uint32_t limit)
         bdd_free(a->b.bdd);
         a->b.bdd = bdd_new(limit);
     }
+    for (uint32_t i = 0; i < a->options.assume_differentiable.n; i++)
+        op_table_assume(&a->ops, a->options.assume_differentiable.at[i]);
     bool ok = ir_parse(&a->m, &a->source, &a->diags) && ir_verify(&a->m, &a->ops, &a->diags) &&
               inline_functions(&a->m, &a->ops, &a->diags);
     if (ok) infer_types(&a->m, &a->ops, &a->options, &a->diags);

@@ -269,6 +269,52 @@ Test(conditions, uniform_marks_by_glob) {
     analysed_free(&a);
 }
 
+Test(conditions, a_trip_count_is_uniform_by_its_name) {
+    struct analysed a = {0};
+    const char *uniform = "n";
+    a.options.uniform.at = &uniform;
+    a.options.uniform.n = 1;
+    analyse(&a,
+            HEAD "m (float[3] x, int64 n) => (float[3] loss) <float[3] w> {\n"
+                 "  loss = Loop (n, , x) <body = b (int64 i, bool on, float[3] s) => (on2, s2) {\n"
+                 "    on2 = Identity (on)  s2 = Mul (s, w) }> }");
+    expect_step(&a, 0, "w conditional (n>=1)");
+    cr_assert(a.b.all.at[0].uniform);
+    analysed_free(&a);
+}
+
+Test(conditions, each_call_of_a_function_has_its_own) {
+    struct analysed a = {0};
+    analyse(&a, "<ir_version: 8, opset_import: [\"\" : 17, \"my\" : 1]>\n"
+                "m (float x, float u) => (float loss) <float w, float v> {\n"
+                "  p = my.gate (x, w)  q = my.gate (u, v)  loss = Add (p, q) }\n"
+                "<domain: \"my\", opset_import: [\"\" : 17]>\n"
+                "gate (a, b) => (c) {\n"
+                "  go = Greater (a, b)\n"
+                "  c = If (go) <then_branch = t () => (d) { d = Mul (a, b) },\n"
+                "               else_branch = e () => (f) { f = Identity (a) }> }\n");
+    cr_assert_eq(a.b.all.n, 2u);
+    const struct gradient *w = &a.r[0].gradient[0], *v = &a.r[0].gradient[1];
+    cr_assert(w->class == GRAD_CONDITIONAL && v->class == GRAD_CONDITIONAL && w->may != v->may);
+    cr_assert_str_eq(w->guard, a.b.all.at[0].name);
+    cr_assert_str_eq(w->guard, "p/go");
+    analysed_free(&a);
+}
+
+Test(reach, a_graph_in_an_assumed_operator_is_not_looked_into) {
+    struct analysed a = {0};
+    const char *assume = "my.*";
+    a.options.assume_differentiable.at = &assume;
+    a.options.assume_differentiable.n = 1;
+    analyse(&a, "<ir_version: 8, opset_import: [\"\" : 17, \"my\" : 1]>\n"
+                "m (float x) => (float loss) <float w, float v, float u> {\n"
+                "  y = my.Checkpoint (v) <body = b () => (c) { c = Mul (x, w) }>\n"
+                "  z = my.Checkpoint (u) <body = b () => (e) { e = Mul (x, u) }>\n"
+                "  loss = Add (x, y) }");
+    expect_step(&a, 0, "w sometimes true; v always; u never");
+    analysed_free(&a);
+}
+
 Test(conditions, steps_share_branches_and_differ_in_assumptions) {
     struct analysed a = {0};
     const char *steps[] = {"d: loss=loss assume=d_turn=true", "g: loss=loss assume=!d_turn",
