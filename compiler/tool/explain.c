@@ -26,7 +26,6 @@ static int no_such_parameter(struct tool *t, const struct program *p, const char
 
 int tool_explain(struct tool *t) {
     struct compilation c;
-    pipeline_init(&c, &t->options);
     int result = tool_run_pipeline(t, &c, PIPELINE_reach);
     if (result == TOOL_OK) {
         const char *name = t->args.at[t->args.n - 1];
