@@ -218,12 +218,18 @@ static int64_t number(const struct numbers *x, uint32_t i, int64_t otherwise) {
 /* Numbers from a file: anything that large is nonsense, and nothing below can overflow. */
 static bool sane(int64_t x) { return x >= -(1 << 30) && x <= (1 << 30); }
 
+/* What is added on both sides together; something insane if either is. */
+static int64_t both_pads(const struct numbers *pads, uint32_t i, uint32_t behind) {
+    int64_t before = number(pads, i, 0), after = number(pads, behind, 0);
+    return sane(before) && sane(after) ? before + after : INT64_MAX;
+}
+
 /* One spatial dimension through a window of `kernel`. */
 static struct ir_dim slide(const struct window *w, uint32_t i, uint32_t spatial, struct ir_dim in,
                            int64_t kernel, bool ceil_mode) {
     int64_t stride = number(&w->strides, i, 1), dilation = number(&w->dilations, i, 1);
-    int64_t pad = number(&w->pads, i, 0) + number(&w->pads, i + spatial, 0);
-    if (kernel < 1 || stride < 1 || !sane(stride) || dilation < 1 || !sane(dilation * 1) ||
+    int64_t pad = both_pads(&w->pads, i, i + spatial);
+    if (kernel < 1 || stride < 1 || !sane(stride) || dilation < 1 || !sane(dilation) ||
         !sane(kernel) || !sane(pad))
         return unknown_dim;
     int64_t extent = dilation * (kernel - 1) + 1;
@@ -280,7 +286,7 @@ static void conv_transpose(const struct ir_module *m, ir_node n, uint32_t output
         struct ir_dim in = x.dim[i + 2];
         int64_t kernel = number(&window.kernel, i, w.dim[i + 2].size);
         int64_t stride = number(&window.strides, i, 1), dilation = number(&window.dilations, i, 1);
-        int64_t pad = number(&window.pads, i, 0) + number(&window.pads, i + spatial, 0);
+        int64_t pad = both_pads(&window.pads, i, i + spatial);
         int64_t more = number(&window.output_padding, i, 0);
         if (sizes.known)
             out->dim[i + 2] = fixed(number(&sizes, i, -1));
@@ -500,7 +506,8 @@ static void split(const struct ir_module *m, ir_node n, uint32_t output, struct 
     out->dim[axis] = unknown_dim;
     if (attr_or_input(m, n, "split", 1, &sizes)) {
         if (sizes.known) out->dim[axis] = fixed(number(&sizes, output, -1));
-    } else if (is_fixed(whole)) { /* equal parts, the last one smaller */
+    } else if (is_fixed(whole) &&
+               whole.size <= INT64_MAX - parts) { /* equal parts, the last one smaller */
         int64_t part = (whole.size + parts - 1) / parts, left = whole.size - part * output;
         out->dim[axis] = fixed(left < 0 ? 0 : left < part ? left : part);
     }
@@ -600,7 +607,7 @@ static void pad(const struct ir_module *m, ir_node n, uint32_t output, struct sh
     if (!pads.known) attr_or_input(m, n, "pads", 1, &pads);
     bool all = pads.known && pads.n == 2 * (uint32_t)out->rank && !ir_input(m, n, 3);
     for (int32_t i = 0; i < out->rank; i++) {
-        int64_t more = all ? pads.at[i] + pads.at[i + out->rank] : 0;
+        int64_t more = all ? both_pads(&pads, (uint32_t)i, (uint32_t)(i + out->rank)) : 0;
         if (all && more == 0) continue;
         bool known = all && is_fixed(out->dim[i]) && sane(more) && sane(out->dim[i].size);
         out->dim[i] = known ? fixed(out->dim[i].size + more) : unknown_dim;
@@ -698,6 +705,15 @@ static void scalar(const struct ir_module *m, ir_node n, uint32_t output, struct
     (void)n;
     (void)output;
     set_rank(out, 0);
+}
+
+static void determinant(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
+    (void)output;
+    if (!input_shape(m, n, 0, out)) return;
+    if (out->rank >= 2)
+        out->rank -= 2;
+    else
+        give_up(out);
 }
 
 static void constant(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
@@ -812,7 +828,8 @@ static const struct {
     {top_k, "TopK"},
     {one_hot, "OneHot"},
     {shape_op, "Shape"},
-    {scalar, "Det Size SequenceLength OptionalHasElement"},
+    {scalar, "Size SequenceLength OptionalHasElement"},
+    {determinant, "Det"},
     {constant, "Constant"},
     {from_shape_input, "ConstantOfShape RandomNormal RandomUniform"},
     {recurrent, "GRU LSTM RNN"},

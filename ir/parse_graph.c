@@ -185,6 +185,7 @@ static bool read_operator(struct parser *p, ir_node n) {
     struct ir_node_info info = {.loc = parse_here(p)};
     if (!lex_is(*l->at, LEX_IDENT) && *l->at != '"') return parse_expected(p, "an operator");
     VEC(char) path = {0};
+    vec_reserve(&path, 32); /* an empty name in quotes copies nothing, but from and to somewhere */
     bool quoted = false, ok = true;
     size_t domain = 0; /* bytes of the path that are the domain for certain */
     for (;;) {

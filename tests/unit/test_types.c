@@ -121,6 +121,7 @@ Test(types, matrices) {
     gives("float[6] x, float[6,7] w", "y = MatMul (x, w)", "float[7]");
     gives("float[3,6] x, float[6] w", "y = MatMul (x, w)", "float[3]");
     gives("float[6] x, float[6] w", "y = MatMul (x, w)", "float");
+    gives("float[B,4,4] x", "y = Det (x)", "float[B]");
 }
 
 Test(types, rearranging) {
