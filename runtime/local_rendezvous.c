@@ -229,7 +229,8 @@ static int admit(struct local *c, int fd, int32_t *pid, int64_t deadline, ddprt_
     else if (h.pid != who.pid)
         code = error_set(error, DDPRT_RENDEZVOUS, "rank %d lives in another PID namespace", h.rank);
     if (code) {
-        struct answer a = {.code = code, .rank = error->rank = h.rank};
+        struct answer a = {.code = code, .rank = h.rank};
+        error->rank = h.rank;
         snprintf(a.text, sizeof a.text, "%.199s", error->text);
         local_send(fd, &a, sizeof a, -1);
         close(fd);
@@ -365,9 +366,10 @@ static int join(struct local *c, struct place *place, const char *name, int time
             if (n == (long)sizeof a) {
                 int code = a.code;
                 a.text[sizeof a.text - 1] = 0;
-                if (code)
+                if (code) {
                     error_set(error, code, "%s", a.text);
-                else if (shared < 0)
+                    error->rank = a.rank;
+                } else if (shared < 0)
                     code = error_set(error, DDPRT_RENDEZVOUS, "rank 0 sent no control segment");
                 else
                     code = map_shared(c, shared, error);
