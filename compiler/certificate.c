@@ -26,6 +26,7 @@
 /* Steps of the inner loops that a check may take: about a second. */
 #define WORK_LIMIT 5e8
 #define ALL_PAIRS  2e7
+enum { MAX_PIECES = 64 };
 
 struct checker {
     const struct certificate *c;
@@ -69,7 +70,8 @@ static bool is_time(double x) { return x >= 0 && x < 1e300; }
 
 static bool check_structure(struct checker *k) {
     const struct certificate *c = k->c;
-    if (c->n_pieces == 0) return refuse(k, "there is no cost piece");
+    if (c->n_pieces == 0 || c->n_pieces > MAX_PIECES)
+        return refuse(k, "there are %u cost pieces, not 1 to %d", c->n_pieces, MAX_PIECES);
     for (uint32_t p = 0; p < c->n_pieces; p++)
         if (!is_time(c->piece[p].alpha_us) || !is_time(c->piece[p].us_per_byte))
             return refuse(k, "cost piece %u is not a pair of numbers from 0", p);

@@ -19,7 +19,7 @@
 #include "pair.h"
 #include <math.h>
 
-enum { MAX_CELLS = 4000000 };
+enum { MAX_CELLS = 4000000, MAX_WORK = 3 * MAX_CELLS }; /* cells; cells x pieces */
 
 /* Indices k of one column or row, with ascending keys F - beta P. */
 struct deque {
@@ -138,7 +138,8 @@ static void read_off(const struct topology *t, const struct axis *a, const struc
 bool schedule_pair(const struct sched_item *item, uint32_t n_a, uint32_t n_b,
                    const struct topology *t, uint64_t cap_bytes, sched_cuts *out,
                    double *finish_us) {
-    if (((uint64_t)n_a + 1) * ((uint64_t)n_b + 1) > MAX_CELLS) return false;
+    uint64_t cells = ((uint64_t)n_a + 1) * ((uint64_t)n_b + 1);
+    if (cells > MAX_CELLS || cells * t->n_pieces > MAX_WORK) return false;
     struct arena scratch = {0};
     uint64_t cap = cap_bytes ? cap_bytes : UINT64_MAX;
     struct axis a = axis_of(item, n_a, arena_new(&scratch, double, n_a),

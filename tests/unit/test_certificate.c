@@ -136,3 +136,41 @@ Test(certificate, large_plans_are_proved) {
         fixture_free(&f);
     }
 }
+
+/* Whatever the numbers are, the check comes to an end. */
+Test(certificate, nonsense_is_safe) {
+    uint64_t seed = 24;
+    for (uint32_t trial = 0; trial < 5000; trial++) {
+        struct fixture f;
+        fill(&f, &seed, 1 + random_below(&seed, 20), trial % 2);
+        cr_assert(fixture_run(&f));
+        struct arena a = {0};
+        struct fixture_certificate x = fixture_certify(&f, &a);
+        for (uint32_t k = 1 + random_below(&seed, 4); k-- > 0;) {
+            struct certificate_bucket *bucket = &x.bucket[random_below(&seed, f.s.bucket.n)];
+            struct certificate_item *item = &x.item[random_below(&seed, f.s.item.n)];
+            static const double odd[] = {-1, 0, 1e300, 1e308, INFINITY, -INFINITY, NAN, 1e-320};
+            double d = odd[random_below(&seed, 8)];
+            uint32_t u = random_below(&seed, 2) ? random_below(&seed, 30) : UINT32_MAX;
+            switch (random_below(&seed, 14)) {
+            case 0: item->ready_us = d; break;
+            case 1: item->bytes = random_next(&seed); break;
+            case 2: bucket->first = u; break;
+            case 3: bucket->n = u; break;
+            case 4: bucket->group = u; break;
+            case 5: bucket->ready_us = d; break;
+            case 6: bucket->start_us = d; break;
+            case 7: bucket->end_us = d; break;
+            case 8: x.piece[0].alpha_us = d; break;
+            case 9: x.piece[1].us_per_byte = d; break;
+            case 10: x.c.optimum_us = d; break;
+            case 11: x.c.finish_us = d; break;
+            case 12: x.c.max_buckets = u; break;
+            case 13: x.c.cap_bytes = u; break;
+            }
+        }
+        verdict(&x);
+        arena_free(&a);
+        fixture_free(&f);
+    }
+}
