@@ -310,6 +310,14 @@ bool order_ready(struct program *p, uint32_t step, const struct reach *r, const 
     out->backward_us = ready_in(&w, m->main, 0);
     finish_order(&w);
     if (profile && step == 0) report_unmatched(&w, d);
+    if (out->unknown_nodes) {
+        struct diag *x =
+            diag_plain(d, DIAG_UNKNOWN_SIZES, "--device",
+                       "step '%s': of %u of its %u nodes the sizes are not known; each is taken "
+                       "for the launch of one kernel",
+                       ir_text(m, p->steps.at[step].name), out->unknown_nodes, out->nodes);
+        diag_set_help(d, x, "give sizes with --dim B=32, or measured times with --profile FILE");
+    }
     arena_free(&scratch);
     return true;
 }

@@ -7,7 +7,7 @@
  * model.
  *
  * A file has the lines `name = TEXT`, `ranks = N` and one or more `piece = ALPHA_US BANDWIDTH_GB_S`
- * (10^9 bytes/s). `ddprun --calibrate` writes such files. */
+ * (10^9 bytes/s). */
 #include "keyfile.h"
 #include "schedule.h"
 #include <string.h>
