@@ -4,6 +4,7 @@
 #include "ir.h"
 #include "plan_sample.h"
 #include "random.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -168,48 +169,135 @@ Test(plan, semantic_hash_covers_what_ranks_share) {
 
 /* ---- hostile files ----------------------------------------------------------------------- */
 
-/* What an executor takes for granted, asked without looking at how the reader checks it. */
-static void use(const struct plan *p) {
+/* ---- what readers of a plan take for granted, asked without looking at how the reader checks it
+ */
+
+static void use_time(double us) { cr_assert(us >= 0 && us < INFINITY && !signbit(us)); }
+static void use_string(const struct plan *p, uint32_t s) {
+    cr_assert_lt(s, p->n_strings);
+    cr_assert_eq(strlen(plan_string(p, s)), p->string[s].length);
+}
+
+static void use_names(const struct plan *p) {
     uint8_t value[64] = {0};
-    for (uint32_t i = 0; i < p->n_params; i++) {
-        const char *name = plan_param_name(p, i);
-        cr_assert_eq(plan_find_param(p, name, strlen(name)), i);
-    }
     cr_assert_lt(p->n_branches, sizeof value);
+    for (uint32_t i = 0; i < p->n_params; i++) {
+        const struct plan_param *q = &p->param[i];
+        uint64_t elements = 1;
+        use_string(p, q->name);
+        cr_assert_eq(plan_find_param(p, plan_param_name(p, i), strlen(plan_param_name(p, i))), i);
+        cr_assert_not_null(plan_dtype_name(q->dtype));
+        for (uint32_t k = 0; k < q->rank; k++) {
+            cr_assert_geq(p->dim[q->first_dim + k], 0);
+            elements *= (uint64_t)p->dim[q->first_dim + k];
+        }
+        cr_assert_eq(elements, q->elements);
+        cr_assert_eq(p->source[i].line == 0, p->source[i].column == 0);
+    }
+    for (uint32_t i = 0; i < p->n_branches; i++) {
+        use_string(p, p->branch[i].name);
+        cr_assert_leq(p->branch[i].uniform, 1u);
+    }
     for (uint32_t i = 0; i < p->n_guards; i++) {
         plan_guard_holds(p, i, value);
-        cr_assert_geq(strlen(plan_string(p, p->guard[i].text)), 0u);
+        use_string(p, p->guard[i].text);
     }
-    for (uint32_t t = 0; t < p->n_steps; t++) {
-        const struct plan_step *step = &p->step[t];
-        uint8_t *owner = calloc(1, step->arena_bytes);
-        cr_assert_not_null(owner);
-        for (uint32_t i = step->first_bucket; i < step->first_bucket + step->n_buckets; i++) {
-            const struct plan_bucket *b = &p->bucket[i];
-            cr_assert(b->offset % 4096 == 0 && b->bytes % 16 == 0);
-            cr_assert_leq(b->offset + b->bytes, step->arena_bytes);
-            for (uint64_t k = 0; k < b->bytes; k++) cr_assert_eq(owner[b->offset + k]++, 0);
-            for (uint32_t k = 0; k < b->n_segments; k++) {
-                const struct plan_segment *s = &p->segment[b->first_segment + k];
-                cr_assert_eq(plan_step_param(p, t, s->param)->segment, b->first_segment + k);
-                cr_assert(s->offset % 16 == 0 && s->offset >= b->offset);
-                cr_assert_leq(s->offset + s->bytes, b->offset + b->bytes);
-                cr_assert_eq(s->bytes * 8, p->param[s->param].elements *
-                                               plan_dtype_bits(p->param[s->param].dtype));
-                for (uint64_t at = 0; at < s->bytes; at++) cr_assert_eq(owner[s->offset + at]++, 1);
-            }
-        }
-        cr_assert_eq(owner[step->error_offset]++, 1, "the error slot overlaps a gradient");
-        for (uint32_t i = 0; i < p->n_params; i++) {
-            const struct plan_step_param *sp = plan_step_param(p, t, i);
-            cr_assert_eq(sp->class == PLAN_CONDITIONAL, sp->presence_slot != PLAN_NONE);
-            if (sp->presence_slot == PLAN_NONE) continue;
-            const struct plan_bucket *last = &p->bucket[step->error_bucket];
-            cr_assert_eq(last->kind, PLAN_PRESENCE);
-            cr_assert_leq(4 * sp->presence_slot + 4, last->bytes);
-            cr_assert_eq(owner[last->offset + 4 * sp->presence_slot]++, 1);
-        }
-        free(owner);
+    for (uint32_t i = 0; i < p->n_options; i++) {
+        use_string(p, p->option[i].key);
+        use_string(p, p->option[i].value);
+        for (uint32_t k = 0; k < i; k++) cr_assert_neq(p->option[i].key, p->option[k].key);
+    }
+}
+
+/* owner[] counts the uses of each byte of the arena: by a bucket, then by what lies in it. */
+static void use_bucket(const struct plan *p, uint32_t step, uint32_t index, uint8_t *owner) {
+    const struct plan_bucket *b = &p->bucket[index];
+    cr_assert_eq(b->step, step);
+    cr_assert_not_null(plan_bucket_kind_name(b->kind));
+    cr_assert(b->offset % 4096 == 0 && b->bytes % 16 == 0 && b->bytes > 0);
+    cr_assert_leq(b->offset + b->bytes, p->step[step].arena_bytes);
+    for (uint64_t k = 0; k < b->bytes; k++) cr_assert_eq(owner[b->offset + k]++, 0);
+    use_time(b->ready_us);
+    use_time(b->start_us - b->ready_us);
+    use_time(b->end_us - b->start_us);
+    cr_assert(plan_dtype_has_gradient(b->dtype));
+    cr_assert(b->class == PLAN_ALWAYS || b->class == PLAN_CONDITIONAL);
+    cr_assert_eq(b->n_segments > 0, b->kind == PLAN_GRADIENT);
+    if (b->guard != PLAN_NONE) {
+        cr_assert_lt(b->guard, p->n_guards);
+        cr_assert_lt(p->guard[b->guard].control_pair, PLAN_PAIR_GUARDS + p->n_uniform_guards);
+        cr_assert(b->n_segments > 0);
+    }
+    for (uint32_t k = b->first_segment; k < b->first_segment + b->n_segments; k++) {
+        const struct plan_segment *s = &p->segment[k];
+        cr_assert_lt(s->param, p->n_params);
+        const struct plan_step_param *sp = plan_step_param(p, step, s->param);
+        cr_assert(sp->segment == k && s->bucket == index);
+        cr_assert(s->offset % 16 == 0 && s->offset >= b->offset);
+        cr_assert_leq(s->offset + s->bytes, b->offset + b->bytes);
+        cr_assert_eq(s->bytes * 8,
+                     p->param[s->param].elements * plan_dtype_bits(p->param[s->param].dtype));
+        cr_assert(p->param[s->param].dtype == b->dtype && sp->class == b->class);
+        cr_assert(b->guard == PLAN_NONE || b->guard == sp->guard);
+        use_time(s->ready_us);
+        for (uint64_t at = 0; at < s->bytes; at++) cr_assert_eq(owner[s->offset + at]++, 1);
+    }
+}
+
+static void use_step(const struct plan *p, uint32_t t) {
+    const struct plan_step *step = &p->step[t];
+    const struct plan_bucket *last = &p->bucket[step->error_bucket];
+    uint8_t *owner = calloc(1, step->arena_bytes);
+    uint32_t conditional = 0, gradients = 0;
+    cr_assert_not_null(owner);
+    use_string(p, step->name);
+    use_string(p, step->topology);
+    cr_assert(plan_policy_name(step->policy) && plan_order_name(step->order) &&
+              plan_average_name(step->average) && plan_guards_name(step->guards));
+    use_time(step->backward_us);
+    use_time(step->finish_us);
+    use_time(step->lower_bound_us);
+    use_time(step->exposed_us);
+    if (step->worst_regret != -1) use_time(step->worst_regret);
+    cr_assert_eq(p->bucket[step->first_bucket].kind, PLAN_CONTROL);
+    for (uint32_t i = step->first_bucket; i < step->first_bucket + step->n_buckets; i++) {
+        use_bucket(p, t, i, owner);
+        gradients += p->bucket[i].kind == PLAN_GRADIENT;
+    }
+    cr_assert_eq(step->error_bucket, step->first_bucket + step->n_buckets - 1);
+    cr_assert_eq(last->guard, PLAN_NONE, "the error slot may be skipped");
+    cr_assert_eq(owner[step->error_offset]++, 1, "the error slot overlaps a gradient");
+    for (uint32_t i = 0; i < p->n_params; i++) {
+        const struct plan_step_param *sp = plan_step_param(p, t, i);
+        cr_assert_not_null(plan_class_name(sp->class));
+        cr_assert(sp->exact <= 1 && (sp->exact || sp->class == PLAN_CONDITIONAL));
+        cr_assert_eq(sp->segment == PLAN_NONE, sp->class == PLAN_NEVER || sp->class == PLAN_FROZEN);
+        cr_assert_eq(sp->class == PLAN_CONDITIONAL, sp->presence_slot != PLAN_NONE);
+        cr_assert_eq(sp->class == PLAN_CONDITIONAL, sp->guard != PLAN_NONE);
+        if (sp->class != PLAN_CONDITIONAL) continue;
+        conditional++;
+        cr_assert_lt(sp->guard, p->n_guards);
+        cr_assert_eq(last->kind, PLAN_PRESENCE);
+        cr_assert_leq(4 * sp->presence_slot + 4, last->bytes);
+        cr_assert_eq(owner[last->offset + 4 * sp->presence_slot]++, 1);
+    }
+    cr_assert_eq(conditional, step->n_conditional);
+    if (gradients == 0) cr_assert_eq(last->kind, PLAN_PRESENCE);
+    free(owner);
+}
+
+static void use(const struct plan *p) {
+    use_names(p);
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_certificate *c = &p->certificate[i];
+        use_step(p, i);
+        cr_assert(c->step == i && c->optimal <= 1 && c->ranks > 0 && c->n_pieces > 0);
+        cr_assert_leq(c->first_piece + c->n_pieces, p->n_pieces);
+        use_time(c->optimum_us);
+    }
+    for (uint32_t i = 0; i < p->n_pieces; i++) {
+        use_time(p->piece[i].alpha_us);
+        use_time(p->piece[i].us_per_byte);
     }
 }
 
