@@ -163,8 +163,7 @@ static bdd cofactor(const struct bdd_manager *m, bdd a, uint32_t variable, bool 
     return n->variable != variable ? a : value ? n->high : n->low;
 }
 
-/* ---- ite
- * ----------------------------------------------------------------------------------------- */
+/* ---- ite ------------------------------------------------------------------------------------- */
 
 /* Rewrites a question to the one form in which it is cached; true if it is already answered. */
 static bool ite_simple(bdd *c, bdd *a, bdd *b, bdd *result) {
@@ -237,8 +236,7 @@ bool bdd_implies(struct bdd_manager *m, bdd a, bdd b) {
     return bdd_ite(m, a, b, BDD_TRUE) == BDD_TRUE;
 }
 
-/* ---- quantifiers
- * --------------------------------------------------------------------------------- */
+/* ---- quantifiers ----------------------------------------------------------------------------- */
 
 static bdd quantify(struct bdd_manager *m, enum op op, bdd a, uint32_t first, uint32_t last) {
     if (a == BDD_OVERFLOW) return BDD_OVERFLOW;
@@ -287,8 +285,7 @@ bdd bdd_forall(struct bdd_manager *m, bdd a, uint32_t first, uint32_t last) {
     return quantify(m, OP_FORALL, a, first, last);
 }
 
-/* ---- questions
- * ----------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 bool bdd_eval(const struct bdd_manager *m, bdd a, const bool *assignment) {
     while (a > BDD_TRUE) a = cofactor(m, a, variable_of(m, a), assignment[variable_of(m, a)]);
@@ -341,8 +338,7 @@ void bdd_support_of(const struct bdd_manager *manager, bdd a, bdd_support *out) 
     out->n = start + kept;
 }
 
-/* ---- text
- * ---------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* A cover is a list of products; a product is a list of literals (variable * 2 + positive) ended by
  * END. It is for people: beyond these bounds it is cut off, and says so. */

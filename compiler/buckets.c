@@ -38,8 +38,7 @@ struct bucketer {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-/* ---- groups ------------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 struct keyed {
     uint32_t key[3]; /* late or conditional, dtype, guard */
@@ -108,8 +107,7 @@ static void group_items(struct bucketer *u, const struct reach *r, const struct 
     u->start[u->out->group.n] = u->n;
 }
 
-/* ---- plans of cuts -----------------------------------------------------------------------------
- */
+/* ---- plans of cuts --------------------------------------------------------------------------- */
 
 /* FIFO: the finish of the cuts in their order, from `now` on. */
 static double replay(const struct bucketer *u, const sched_cuts *cuts, double now) {
@@ -180,8 +178,7 @@ static void sort_by_ready(const struct bucketer *u, sched_cuts *cuts) {
     free(o);
 }
 
-/* ---- the policies ------------------------------------------------------------------------------
- */
+/* ---- the policies ---------------------------------------------------------------------------- */
 
 /* Cuts the groups where the schedule of all their gradients as if they were one has its boundaries.
  */
@@ -337,8 +334,7 @@ static void policy_ddp(struct bucketer *u, sched_cuts *out) {
     vec_free(&cuts);
 }
 
-/* ---- times -------------------------------------------------------------------------------------
- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 static int compare_ready(const void *a, const void *b) {
     const struct sched_item *x = a, *y = b;

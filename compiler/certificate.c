@@ -63,8 +63,7 @@ static double transfer_us(const struct certificate *c, uint64_t bytes) {
     return least;
 }
 
-/* ---- structure and replay ----------------------------------------------------------------------
- */
+/* ---- structure and replay -------------------------------------------------------------------- */
 
 static bool is_time(double x) { return x >= 0 && x < 1e300; }
 
@@ -157,8 +156,7 @@ static bool check_limits(struct checker *k) {
     return true;
 }
 
-/* ---- the lower bound ---------------------------------------------------------------------------
- */
+/* ---- the lower bound ------------------------------------------------------------------------- */
 
 struct early {
     double ready;
@@ -203,8 +201,7 @@ static double bound_us(struct checker *k) {
     return bound;
 }
 
-/* ---- the optimum -------------------------------------------------------------------------------
- */
+/* ---- the optimum ----------------------------------------------------------------------------- */
 
 /* One group's gradients in the plan's order. */
 struct lane {
@@ -390,8 +387,7 @@ static double optimum_us(struct checker *k) {
     return now;
 }
 
-/* ---- together ----------------------------------------------------------------------------------
- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 static void check(struct checker *k) {
     const struct certificate *c = k->c;

@@ -50,8 +50,7 @@ static bdd note_overflow(struct maker *k, bdd f) {
     return f;
 }
 
-/* ---- variables
- * ------------------------------------------------------------------------------------ */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 /* A trip count is uniform under its own name too: "n" for "(n>=1)". */
 static uint32_t add_branch(struct maker *k, struct branch b) {
@@ -125,8 +124,7 @@ static void recall_branches(struct maker *k) {
     }
 }
 
-/* ---- which booleans conditions are made of
- * --------------------------------------------------------- */
+/* ---- which booleans conditions are made of --------------------------------------------------- */
 
 static void need(struct maker *k, ir_value v) {
     if (v) k->needed[k->n.same[v]] = true;
@@ -180,8 +178,7 @@ static void need_graph(struct maker *k, ir_graph g) {
     }
 }
 
-/* ---- assumptions
- * ----------------------------------------------------------------------------------- */
+/* ---- assumptions ----------------------------------------------------------------------------- */
 
 static void assume(struct maker *k, const struct step *step) {
     VEC(struct assumption) todo = {0};
@@ -205,8 +202,7 @@ static void assume(struct maker *k, const struct step *step) {
     vec_free(&todo);
 }
 
-/* ---- functions
- * ------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 bdd condition_of(const struct conditions *c, ir_value v) {
     bdd f = c->function[c->same[v]];

@@ -21,7 +21,7 @@ static uint32_t *filled(struct arena *a, uint32_t n) {
     return at;
 }
 
-/* ---- parameters -------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 struct typed {
     const struct plan *plan;
@@ -75,7 +75,7 @@ void diff_align_params(struct diff *d) {
     }
 }
 
-/* ---- steps ------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Whether two steps have at least half of their gradients in common. */
 static bool steps_are_alike(const struct diff *d, uint32_t old, uint32_t new) {
@@ -115,7 +115,7 @@ void diff_align_steps(struct diff *d) {
     }
 }
 
-/* ---- buckets ----------------------------------------------------------------------------- */
+/* ---- buckets --------------------------------------------------------------------------------- */
 
 struct edge {
     uint32_t old, new, common; /* buckets, and the gradients that both have */

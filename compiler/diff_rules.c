@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the table --------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
     uint32_t number;
@@ -40,7 +40,7 @@ bool diff_compatible(const struct diff *d) {
     return memcmp(d->old->header->semantic_hash, d->new->header->semantic_hash, 16) == 0;
 }
 
-/* ---- saying it --------------------------------------------------------------------------- */
+/* ---- saying it ------------------------------------------------------------------------------- */
 
 static struct diff_change *add(struct diff *d, enum diff_rule rule, enum diff_action action,
                                const char *path) {
@@ -82,7 +82,7 @@ static const char *type_text(struct diff *d, const struct plan *p, uint32_t para
     return arena_printf(d->arena, "%s%s]", text, q->rank > 16 ? ",..." : "");
 }
 
-/* ---- parameters -------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static void compare_param(struct diff *d, uint32_t old, uint32_t new) {
     const struct plan_param *p = &d->old->param[old], *q = &d->new->param[new];
@@ -144,7 +144,7 @@ static void compare_params(struct diff *d) {
     }
 }
 
-/* ---- guards ------------------------------------------------------------------------------ */
+/* ---- guards ---------------------------------------------------------------------------------- */
 
 /* A number per function (node index + 2) that is equal for equal functions of equally named
  * branches in the same order; 64 bits of hash, which for plans that do not attack each other is
@@ -189,7 +189,7 @@ static bool compare_branches(struct diff *d) {
     return changed;
 }
 
-/* ---- steps ------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Sets follows[i] for the gradients whose buckets can be compared. */
 static void compare_classes(struct diff *d, const struct functions *g, uint32_t s, uint32_t t,
@@ -418,7 +418,7 @@ static void compare_steps(struct diff *d) {
         add(d, DIFF_RULE_STEP_ORDER, DIFF_MOVE, "steps");
 }
 
-/* ---- the rest ---------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 /* Both lists are sorted by key. */
 static void compare_options(struct diff *d) {

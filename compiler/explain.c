@@ -40,8 +40,7 @@ struct search {
     uint32_t cuts;
 };
 
-/* ---- the index
- * ------------------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------- */
 
 /* Called twice: to count, then to fill. */
 static void index_use(struct search *s, ir_value v, struct use u, bool fill) {
@@ -80,8 +79,7 @@ static void make_index(struct search *s) {
     s->first_use[0] = 0;
 }
 
-/* ---- ends
- * ------------------------------------------------------------------------------------------ */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 /* The nodes between the parameter and a value, first to last. */
 static void print_way(struct search *s, ir_value v, const char *join) {
@@ -106,8 +104,7 @@ static void report(struct search *s, ir_value v, struct cut c) {
     fprintf(s->out, "%s\n", cut_text(s->f, &s->arena, &c));
 }
 
-/* ---- the search
- * ------------------------------------------------------------------------------------ */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 static bool go(struct search *s, ir_value from, ir_node by, ir_value to) {
     if (!to || (s->alive && !s->f->live[to])) return false;

@@ -44,8 +44,7 @@ struct walk {
     ir_node at;
 };
 
-/* ---- pairs
- * ----------------------------------------------------------------------------------------- */
+/* ---- pairs ----------------------------------------------------------------------------------- */
 
 static bdd certain(struct walk *w, bdd must) {
     if (must != BDD_OVERFLOW) return must;
@@ -119,8 +118,7 @@ static struct pair output_pair(const struct walk *w, ir_node n, uint32_t o) {
     return v && !w->f->p->param_of[v] ? pair_of(w, v) : none;
 }
 
-/* ---- nodes
- * ----------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 bool flow_enters(const struct flow *f, ir_node n, uint32_t output, bool *straight) {
     const struct op_def *def = op_get(f->p->ops, f->m->node.at[n].def);
@@ -175,8 +173,7 @@ static void visit_if(struct walk *w, const struct control *c) {
     }
 }
 
-/* ---- what is not known
- * ----------------------------------------------------------------------------- */
+/* ---- what is not known ----------------------------------------------------------------------- */
 
 static void mark_all(struct walk *w, ir_graph g) {
     const struct ir_module *m = w->m;
@@ -216,8 +213,7 @@ static void visit_opaque(struct walk *w, const struct control *c) {
     for (uint32_t k = 0; (inner = control_graph(m, c->node, k)); k++) mark_all(w, inner);
 }
 
-/* ---- loops
- * ----------------------------------------------------------------------------------------- */
+/* ---- loops ----------------------------------------------------------------------------------- */
 
 /* A loop at work. Its pairs are in the walk's stack, at these places. */
 struct loop {
@@ -361,8 +357,7 @@ static void visit_loop(struct walk *w, const struct control *c) {
     w->stack.n = base;
 }
 
-/* ---- the walk
- * -------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static void visit_control(struct walk *w, const struct control *c) {
     w->at = c->node;

@@ -38,7 +38,7 @@ struct reader {
     bool timed;
 };
 
-/* ---- guards --------------------------------------------------------------------------------- */
+/* ---- guards ---------------------------------------------------------------------------------- */
 
 enum { MAX_GUARD_DEPTH = 200 };
 
@@ -144,7 +144,7 @@ static bool read_guard(struct reader *r, const char *name, struct word text, bdd
     return false;
 }
 
-/* ---- lines ---------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* A number if the next word is one. */
 static bool read_time(struct line *line, struct arena *a, double *us) {
@@ -200,7 +200,7 @@ static bool read_line(struct reader *r, struct line line) {
     return true;
 }
 
-/* ---- what reach and order would find -------------------------------------------------------- */
+/* ---- what reach and order would find --------------------------------------------------------- */
 
 /* The globs of a flag, for the parameters that they match; false after reporting one that matches
  * none. */

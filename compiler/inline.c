@@ -53,8 +53,7 @@ struct copy {
     str prefix;
 };
 
-/* ---- how large it becomes -----------------------------------------------------------------------
- */
+/* ---- how large it becomes -------------------------------------------------------------------- */
 
 struct size {
     uint64_t nodes;
@@ -120,8 +119,7 @@ static void too_large(struct inliner *x, ir_loc at, str name, const char *what, 
     x->failed = true;
 }
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void take_name(struct inliner *x, str name) {
     while (x->taken.n <= name) vec_push(&x->taken, 0);
@@ -162,8 +160,7 @@ static str call_prefix(struct inliner *x, ir_node call) {
     return before ? strtab_printf(&m->strings, "%s#%u", ir_text(m, name), before + 1) : name;
 }
 
-/* ---- copies -------------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static void set_map(struct inliner *x, ir_value v, ir_value to) {
     while (x->map.n <= v) {
@@ -360,8 +357,7 @@ static void copy_node(struct inliner *x, ir_node n, const struct copy *c, ir_gra
         vec_push(&x->out, copy);
 }
 
-/* ---- graphs -------------------------------------------------------------------------------------
- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* Makes what lies on the stack above `base` the graph's nodes. */
 static void finish_graph(struct inliner *x, ir_graph g, uint32_t base) {

@@ -24,7 +24,7 @@ struct layout {
     VEC(bdd) stack;
 };
 
-/* ---- parameters -------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static struct diag *refuse(struct layout *l, const struct param *p, const char *why) {
     return diag_at(&l->c->diags, DIAG_PLAN_CANNOT_HOLD, p->loc,
@@ -75,7 +75,7 @@ static bool add_params(struct layout *l) {
     return ok;
 }
 
-/* ---- guards ------------------------------------------------------------------------------ */
+/* ---- guards ---------------------------------------------------------------------------------- */
 
 /* Depth first without recursion: a node is pushed twice, and is in order when it comes up again. */
 static void mark(struct layout *l, bdd root) {
@@ -138,7 +138,7 @@ static void add_guards(struct layout *l) {
         }
 }
 
-/* ---- steps ------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static enum plan_class class_of(enum grad_class c) {
     switch (c) {

@@ -54,8 +54,7 @@ enum logic numbering_logic(const struct numbering *n, ir_node node) {
     return def < n->n_logic ? n->logic[def] : LOGIC_OTHER;
 }
 
-/* ---- constants
- * ------------------------------------------------------------------------------------ */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 static bool one_int(const struct ir_module *m, ir_data d, int64_t *out) {
     const int64_t *ints;
@@ -101,8 +100,7 @@ bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out) {
     }
 }
 
-/* ---- value numbering
- * ------------------------------------------------------------------------------- */
+/* ---- value numbering ------------------------------------------------------------------------- */
 
 static bool attr_equal(const struct ir_module *m, ir_attr a, ir_attr b) {
     const struct ir_attr_info *x = &m->attr.at[a], *y = &m->attr.at[b];
@@ -242,8 +240,7 @@ static void number_node(struct walk *w, ir_node n) {
         *slot = n, w->used++;
 }
 
-/* ---- the walk
- * -------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static bool is_bool(const struct ir_module *m, ir_value v) {
     return ir_type_dtype(m, m->value.at[v].type) == IR_BOOL;

@@ -37,8 +37,7 @@ static bool is_op(const struct ir_module *m, ir_node n, const char *op) {
     return strcmp(ir_text(m, m->node.at[n].op), op) == 0;
 }
 
-/* ---- what wants a gradient ---------------------------------------------------------------------
- */
+/* ---- what wants a gradient ------------------------------------------------------------------- */
 
 static void needs_of(struct walk *w, ir_graph g);
 
@@ -80,8 +79,7 @@ static void needs_of(struct walk *w, ir_graph g) {
         needs_of_node(w, w->m->node_list.at[graph->nodes + i]);
 }
 
-/* ---- how long things take ----------------------------------------------------------------------
- */
+/* ---- how long things take -------------------------------------------------------------------- */
 
 /* The only integer of an initializer or constant. */
 static bool literal_of(const struct ir_module *m, ir_value v, int64_t *out) {
@@ -195,8 +193,7 @@ static double duration_of(struct walk *w, ir_graph g) {
     return w->graph_us[g] = sum;
 }
 
-/* ---- when gradients are ready ------------------------------------------------------------------
- */
+/* ---- when gradients are ready ---------------------------------------------------------------- */
 
 static void ready_at(struct walk *w, ir_value v, double us) {
     uint32_t param = w->p->param_of[v];

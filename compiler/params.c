@@ -16,7 +16,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- candidates ----------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 /* Names that exporters make up for numbers of the program: torch's two exporters, tf2onnx and
  * torch.export's lifted constants; '#' stands for digits. docs/parameters.md lists them. */
@@ -153,7 +153,7 @@ static bool collect_producers(struct builder *b) {
     return true;
 }
 
-/* ---- roles without a list ------------------------------------------------------------------- */
+/* ---- roles without a list -------------------------------------------------------------------- */
 
 static void warn_stale(struct builder *b, uint32_t first, uint32_t count) {
     const struct param *p = &b->candidates.at[first].param;
@@ -185,7 +185,7 @@ static void default_roles(struct builder *b) {
         if (b->candidates.at[i].role == ROLE_STALE) b->candidates.at[i].role = ROLE_PARAMETER;
 }
 
-/* ---- --trainable, --tie --------------------------------------------------------------------- */
+/* ---- --trainable, --tie ---------------------------------------------------------------------- */
 
 /* A glob means the first of these in which it matches something: parameters, then the constants and
  * buffers, then the static float inputs of the graph. So `--trainable '*'` never trains the data.

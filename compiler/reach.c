@@ -35,8 +35,7 @@ static const char *branch_name(void *context, uint32_t variable) {
     return variable < b->all.n ? b->all.at[variable].name : "?";
 }
 
-/* ---- classes
- * --------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static void unite_value(struct flow *f, struct gradient *g, ir_value v) {
     bdd must = bdd_or(f->bdd, g->must, f->must[v]), may = bdd_or(f->bdd, g->may, f->may[v]);
@@ -104,8 +103,7 @@ static void count_contributions(struct flow *f, struct reach *out) {
     }
 }
 
-/* ---- where the backward pass works
- * ----------------------------------------------------------------- */
+/* ---- where the backward pass works ----------------------------------------------------------- */
 
 struct trains {
     const struct flow *f;
@@ -185,8 +183,7 @@ static void find_work(struct flow *f, struct reach *out) {
     }
 }
 
-/* ---- a step
- * ---------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static void warn_budget(const struct flow *f, struct diags *d) {
     const struct ir_node_info *node = &f->m->node.at[f->overflow];

@@ -18,8 +18,7 @@ struct reasons {
     bool *more;      /* by value: other ways end elsewhere */
 };
 
-/* ---- words
- * ----------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static uint32_t line_of(const struct flow *f, ir_loc loc) {
     uint32_t line = 0, column;
@@ -100,8 +99,7 @@ ir_loc cut_loc(const struct flow *f, const struct cut *c) {
     return c->value ? f->m->value.at[c->value].loc : IR_NO_LOC;
 }
 
-/* ---- edges
- * ----------------------------------------------------------------------------------------- */
+/* ---- edges ----------------------------------------------------------------------------------- */
 
 bool cut_at_input(const struct flow *f, ir_node n, uint32_t input) {
     ir_value v = ir_inputs(f->m, n)[input];
@@ -114,8 +112,7 @@ bool cut_at_output(const struct flow *f, ir_node n, uint32_t output) {
     return !flow_enters(f, n, output, &straight) || f->p->param_of[ir_outputs(f->m, n)[output]];
 }
 
-/* ---- the cut of every value
- * ------------------------------------------------------------------------ */
+/* ---- the cut of every value ------------------------------------------------------------------ */
 
 /* Uses are met from last to first, so a later call is an earlier use. */
 static void add_cut(struct reasons *r, ir_value v, struct cut c, bool more) {
@@ -242,8 +239,7 @@ static void find_cuts(struct reasons *r) {
     cut_graph(r, r->m->main);
 }
 
-/* ---- a reason for each parameter
- * ------------------------------------------------------------------- */
+/* ---- a reason for each parameter ------------------------------------------------------------- */
 
 struct uses {
     uint32_t n;    /* (node, input) pairs that read it */

@@ -41,8 +41,7 @@ struct problem {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-/* ---- the optimum -------------------------------------------------------------------------------
- */
+/* ---- the optimum ----------------------------------------------------------------------------- */
 
 /* The candidates i of one piece, ascending, their keys F[i] - beta P_i strictly ascending. */
 struct window {
@@ -93,8 +92,7 @@ static void forward(const struct problem *q, const double *prev, double *next,
     }
 }
 
-/* ---- the fewest buckets ------------------------------------------------------------------------
- */
+/* ---- the fewest buckets ---------------------------------------------------------------------- */
 
 struct state {
     uint32_t at; /* gradients before the boundary */
@@ -286,8 +284,7 @@ static void count_by_cap(const struct problem *q) {
     }
 }
 
-/* ---- together ----------------------------------------------------------------------------------
- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 uint32_t schedule_exact(uint32_t n, const double *ready_us, const uint64_t *bytes,
                         const struct topology *t, uint64_t cap_bytes, uint32_t max_buckets,

@@ -48,8 +48,7 @@ static bool input_shape(const struct ir_module *m, ir_node n, uint32_t i, struct
     return out->rank != IR_RANK_UNKNOWN;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 struct numbers {
     bool known;
@@ -144,8 +143,7 @@ static struct ir_dim product(const struct shape *s, int32_t from, int32_t to) {
     return others == 1 && n == 1 ? other : unknown_dim;
 }
 
-/* ---- elementwise --------------------------------------------------------------------------------
- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static void same_as_input(const struct ir_module *m, ir_node n, uint32_t output,
                           struct shape *out) {
@@ -194,8 +192,7 @@ static void broadcast_all(const struct ir_module *m, ir_node n, uint32_t output,
     }
 }
 
-/* ---- convolutions and pools ---------------------------------------------------------------------
- */
+/* ---- convolutions and pools ------------------------------------------------------------------ */
 
 struct window {
     struct numbers kernel, strides, dilations, pads, output_padding;
@@ -321,8 +318,7 @@ static void global_pool(const struct ir_module *m, ir_node n, uint32_t output, s
     for (int32_t i = 2; i < out->rank; i++) out->dim[i] = fixed(1);
 }
 
-/* ---- matrices -----------------------------------------------------------------------------------
- */
+/* ---- matrices -------------------------------------------------------------------------------- */
 
 static void gemm(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
     struct shape a, b;
@@ -353,8 +349,7 @@ static void matmul(const struct ir_module *m, ir_node n, uint32_t output, struct
     if (column) out->dim[batch.rank + row] = columns;
 }
 
-/* ---- rearranging --------------------------------------------------------------------------------
- */
+/* ---- rearranging ----------------------------------------------------------------------------- */
 
 static void transpose(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
     struct shape x;
@@ -614,8 +609,7 @@ static void pad(const struct ir_module *m, ir_node n, uint32_t output, struct sh
     }
 }
 
-/* ---- reductions, losses, shapes -----------------------------------------------------------------
- */
+/* ---- reductions, losses, shapes -------------------------------------------------------------- */
 
 static void reduce(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
     struct shape x;
@@ -743,8 +737,7 @@ static void from_shape_input(const struct ir_module *m, ir_node n, uint32_t outp
     for (uint32_t i = 0; i < sizes.n; i++) out->dim[i] = fixed(sizes.at[i]);
 }
 
-/* ---- recurrent layers and attention -------------------------------------------------------------
- */
+/* ---- recurrent layers and attention ---------------------------------------------------------- */
 
 static void recurrent(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
     struct shape x, r;
@@ -779,8 +772,7 @@ static void attention(const struct ir_module *m, ir_node n, uint32_t output, str
     out->dim[out->rank ? out->rank - 1 : 0] = four ? v.dim[3] : unknown_dim;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
     shape_rule rule;

@@ -25,8 +25,7 @@ struct typer {
     } * rules; /* by operator, found when first needed */
 };
 
-/* ---- --dim --------------------------------------------------------------------------------------
- */
+/* ---- --dim ----------------------------------------------------------------------------------- */
 
 struct dim_flag {
     str symbol;
@@ -114,8 +113,7 @@ static bool apply_dims(struct ir_module *m, const struct options *o, struct diag
     return ok;
 }
 
-/* ---- what is known already ----------------------------------------------------------------------
- */
+/* ---- what is known already ------------------------------------------------------------------- */
 
 static bool is_tensor(const struct ir_type_info *t) {
     return t->kind == IR_TYPE_TENSOR || t->kind == IR_TYPE_SPARSE_TENSOR;
@@ -174,8 +172,7 @@ static ir_type join(struct ir_module *m, ir_type a, ir_type b) {
     return tensor_type(m, x.dtype != IR_UNDEFINED ? x.dtype : y.dtype, &s);
 }
 
-/* ---- operators ----------------------------------------------------------------------------------
- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 /* The attribute's TensorProto.DataType, or `otherwise`. */
 static enum ir_dtype attr_dtype(const struct ir_module *m, ir_node n, const char *name,
@@ -302,8 +299,7 @@ static void infer_operator(struct typer *x, ir_node n, const struct op_def *op) 
     }
 }
 
-/* ---- control flow -------------------------------------------------------------------------------
- */
+/* ---- control flow ---------------------------------------------------------------------------- */
 
 static void infer_graph(struct typer *x, ir_graph g);
 

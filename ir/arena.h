@@ -20,12 +20,12 @@ struct arena {
     char *next, *end;           /* free part of the newest block */
 };
 
-void *arena_alloc(struct arena *a, size_t bytes);                 /* 16-byte aligned, zeroed */
-char *arena_strndup(struct arena *a, const char *s, size_t len);  /* adds a NUL */
+void *arena_alloc(struct arena *a, size_t bytes);                /* 16-byte aligned, zeroed */
+char *arena_strndup(struct arena *a, const char *s, size_t len); /* adds a NUL */
 char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(struct arena *a, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
-void arena_free(struct arena *a);                                 /* and makes it empty again */
+void arena_free(struct arena *a); /* and makes it empty again */
 
 /* Large memory that is used at random or filled at once: asks for huge pages, which a million names
  * need less than a hundredth of the page faults for. */
@@ -43,9 +43,9 @@ void arena_advise_huge(void *at, size_t bytes);
     ((size_t)(more) <= (v)->cap - (v)->n                                                           \
          ? (void)0                                                                                 \
          : (void)((v)->at = vec_grow_((v)->at, (v)->n, (more), &(v)->cap, sizeof *(v)->at)))
-#define vec_push(v, x)    (vec_reserve((v), 1), (v)->at[(v)->n++] = (x))
-#define vec_extend(v, k)  (vec_reserve((v), (k)), (v)->n += (k), &(v)->at[(v)->n - (k)])
-#define vec_free(v)       (vec_release_((v)->at), (v)->at = NULL, (v)->n = (v)->cap = 0)
+#define vec_push(v, x)   (vec_reserve((v), 1), (v)->at[(v)->n++] = (x))
+#define vec_extend(v, k) (vec_reserve((v), (k)), (v)->n += (k), &(v)->at[(v)->n - (k)])
+#define vec_free(v)      (vec_release_((v)->at), (v)->at = NULL, (v)->n = (v)->cap = 0)
 
 void *vec_grow_(void *at, uint32_t n, size_t more, uint32_t *cap, size_t size);
 void vec_release_(void *at);

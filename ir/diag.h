@@ -28,26 +28,26 @@ enum diag_code {
 };
 
 struct diag_note {
-    ir_loc loc;       /* IR_NO_LOC: no place */
+    ir_loc loc; /* IR_NO_LOC: no place */
     const char *text;
 };
 
 struct diag {
     enum diag_code code;
     enum diag_severity severity;
-    ir_loc loc;         /* IR_NO_LOC: no place in the model */
-    uint32_t length;    /* bytes under the caret, at least 1 */
-    const char *file;   /* for a place outside the model, "file:line" or NULL */
+    ir_loc loc;       /* IR_NO_LOC: no place in the model */
+    uint32_t length;  /* bytes under the caret, at least 1 */
+    const char *file; /* for a place outside the model, "file:line" or NULL */
     const char *text;
-    const char *help;   /* NULL: none */
+    const char *help; /* NULL: none */
     VEC(struct diag_note) notes;
-    uint32_t sequence;  /* order of reporting */
+    uint32_t sequence; /* order of reporting */
 };
 
 struct diags {
     struct arena arena;
     VEC(struct diag *) all;
-    struct source *source;   /* the model; NULL before it is read */
+    struct source *source; /* the model; NULL before it is read */
     uint32_t errors, warnings;
 };
 

@@ -26,7 +26,7 @@
 
 typedef uint32_t ir_value, ir_node, ir_graph, ir_type, ir_attr, ir_data, ir_function;
 
-/* ---- types ------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 enum ir_dtype {
 #define DTYPE(id, text, array, onnx, bits, grad) IR_##id = onnx,
@@ -35,8 +35,8 @@ enum ir_dtype {
     IR_N_DTYPES
 };
 
-const char *ir_dtype_text(enum ir_dtype t);   /* "float": as in ONNX's text */
-const char *ir_dtype_array(enum ir_dtype t);  /* "float32": as in reports and plans */
+const char *ir_dtype_text(enum ir_dtype t);  /* "float": as in ONNX's text */
+const char *ir_dtype_array(enum ir_dtype t); /* "float32": as in reports and plans */
 uint32_t ir_dtype_bits(enum ir_dtype t);
 bool ir_dtype_carries_gradient(enum ir_dtype t);
 /* Accepts both spellings; false if there is no such type. */
@@ -56,8 +56,8 @@ enum { IR_RANK_UNKNOWN = -1 };
 
 struct ir_type_info {
     uint8_t kind, dtype;
-    int32_t rank;        /* IR_RANK_UNKNOWN, or the number of dims */
-    uint32_t dims;       /* first of them in module.dims */
+    int32_t rank;  /* IR_RANK_UNKNOWN, or the number of dims */
+    uint32_t dims; /* first of them in module.dims */
     ir_type elem;
     str opaque_domain, opaque_name;
 };
@@ -69,7 +69,7 @@ struct ir_dim {
     str symbol;
 };
 
-/* ---- payloads ---------------------------------------------------------------------------------- */
+/* ---- payloads -------------------------------------------------------------------------------- */
 
 enum ir_data_kind {
     IR_DATA_NONE,
@@ -83,34 +83,34 @@ enum { IR_MAX_NESTING = 256 }; /* graphs and types inside each other: bounds eve
 
 struct ir_data_info {
     enum ir_data_kind kind;
-    ir_loc loc;        /* the span in the source */
-    uint32_t length;   /* bytes of the span */
-    uint64_t count;    /* elements found there */
+    ir_loc loc;            /* the span in the source */
+    uint32_t length;       /* bytes of the span */
+    uint64_t count;        /* elements found there */
     uint32_t ints, n_ints; /* kept numbers in module.ints; n_ints 0 if not kept */
 };
 
-/* ---- values, nodes, graphs --------------------------------------------------------------------- */
+/* ---- values, nodes, graphs ------------------------------------------------------------------- */
 
 enum ir_def {
     IR_DEF_UNDEFINED,   /* used, never defined */
     IR_DEF_INPUT,       /* a graph or function input */
     IR_DEF_INITIALIZER, /* an initializer; `also_input` if it is listed as an input too */
-    IR_DEF_DECLARED,    /* listed between < > with a type, no data, no producer: a declared parameter */
-    IR_DEF_NODE,        /* an output of a node */
+    IR_DEF_DECLARED, /* listed between < > with a type, no data, no producer: a declared parameter */
+    IR_DEF_NODE,     /* an output of a node */
 };
 
 struct ir_value_info {
     str name;
-    ir_type type;       /* what is known: declarations first, then inference */
-    ir_loc loc;         /* of its definition; of its first use if undefined */
-    ir_graph graph;     /* whose scope it belongs to */
-    uint8_t def;        /* enum ir_def */
+    ir_type type;   /* what is known: declarations first, then inference */
+    ir_loc loc;     /* of its definition; of its first use if undefined */
+    ir_graph graph; /* whose scope it belongs to */
+    uint8_t def;    /* enum ir_def */
     bool also_input;
-    bool is_output;     /* of its graph */
-    ir_node node;       /* IR_DEF_NODE: the producer */
-    uint32_t output;    /* IR_DEF_NODE: which of its outputs */
-    ir_data data;       /* IR_DEF_INITIALIZER */
-    ir_value origin;    /* a copy made by inlining: the value it was copied from */
+    bool is_output;  /* of its graph */
+    ir_node node;    /* IR_DEF_NODE: the producer */
+    uint32_t output; /* IR_DEF_NODE: which of its outputs */
+    ir_data data;    /* IR_DEF_INITIALIZER */
+    ir_value origin; /* a copy made by inlining: the value it was copied from */
 };
 
 /* An entry of a graph's inputs, outputs or items. Types are as written, 0 if not. */
@@ -155,31 +155,31 @@ union ir_attr_value {
 
 struct ir_attr_info {
     str name;
-    uint8_t kind;           /* enum ir_attr_kind */
-    str ref;                /* not 0: `= @ref`, a function's attribute; then there are no values */
-    bool no_value;          /* a function's formal attribute without a default */
-    ir_loc loc;             /* of the name */
+    uint8_t kind;  /* enum ir_attr_kind */
+    str ref;       /* not 0: `= @ref`, a function's attribute; then there are no values */
+    bool no_value; /* a function's formal attribute without a default */
+    ir_loc loc;    /* of the name */
     uint32_t values, n_values; /* in module.attr_values; singular kinds have one */
 };
 
 struct ir_node_info {
-    str name;               /* often 0 */
+    str name; /* often 0 */
     str domain, op, overload;
-    uint32_t def;           /* the operator's index in the registry (ops.h); 0 until verified */
-    ir_function callee;     /* the model's own function it calls; 0 until verified */
-    ir_loc loc;             /* of its operator */
+    uint32_t def;       /* the operator's index in the registry (ops.h); 0 until verified */
+    ir_function callee; /* the model's own function it calls; 0 until verified */
+    ir_loc loc;         /* of its operator */
     ir_graph graph;
     uint32_t refs, n_outputs, n_inputs; /* outputs first, then inputs */
     uint32_t attrs, n_attrs;
-    ir_node call;           /* a copy made by inlining: the call it came from */
+    ir_node call; /* a copy made by inlining: the call it came from */
 };
 
 struct ir_graph_info {
     str name;
     ir_loc loc;
-    ir_graph parent;        /* the graph around it; 0 for the main graph and function bodies */
-    ir_node owner;          /* the node that holds it as an attribute */
-    ir_function function;   /* whose body it is */
+    ir_graph parent;      /* the graph around it; 0 for the main graph and function bodies */
+    ir_node owner;        /* the node that holds it as an attribute */
+    ir_function function; /* whose body it is */
     uint32_t inputs, n_inputs, outputs, n_outputs, items, n_items; /* in module.decls */
     uint32_t nodes, n_nodes;                                       /* in module.node_list */
 };
@@ -192,7 +192,7 @@ struct ir_opset {
 
 struct ir_function_info {
     str domain, name, overload, doc;
-    ir_graph body;          /* its inputs and outputs are the formals */
+    ir_graph body;           /* its inputs and outputs are the formals */
     uint32_t attrs, n_attrs; /* formal attributes, in module.attrs */
     uint32_t opsets, n_opsets;
     bool has_opsets;
@@ -245,7 +245,7 @@ struct ir_module {
 void ir_module_init(struct ir_module *m, struct source *source);
 void ir_module_free(struct ir_module *m);
 
-/* ---- reading it -------------------------------------------------------------------------------- */
+/* ---- reading it ------------------------------------------------------------------------------ */
 
 static inline const char *ir_text(const struct ir_module *m, str s) {
     return strtab_text(&m->strings, s);
@@ -281,7 +281,7 @@ bool ir_type_carries_gradient(const struct ir_module *m, ir_type t);
 /* "float[2,B]", into the arena. */
 const char *ir_type_text(const struct ir_module *m, struct arena *a, ir_type t);
 
-/* ---- building it ------------------------------------------------------------------------------- */
+/* ---- building it ----------------------------------------------------------------------------- */
 
 ir_type ir_type_tensor(struct ir_module *m, enum ir_dtype dtype, int32_t rank,
                        const struct ir_dim *dims);
@@ -295,7 +295,7 @@ size_t ir_domain_length(const struct ir_module *m, uint32_t opsets, uint32_t n_o
 str ir_domain_canonical(const struct ir_module *m, str domain);
 ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph graph, ir_loc loc);
 
-/* ---- the passes of ir/ -------------------------------------------------------------------------- */
+/* ---- the passes of ir/ ----------------------------------------------------------------------- */
 
 /* parse.c: text to module. Reports what is wrong and returns false if there was an error; the module
  * then holds what could be read. */

@@ -181,8 +181,7 @@ const char *op_nearest(const struct op_table *t, const char *domain, const char 
     return nearest;
 }
 
-/* ---- operators of one run -----------------------------------------------------------------------
- */
+/* ---- operators of one run -------------------------------------------------------------------- */
 
 void op_table_assume(struct op_table *t, const char *glob) {
     vec_push(&t->extra->assumed, arena_strndup(&t->extra->arena, glob, strlen(glob)));

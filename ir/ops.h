@@ -18,18 +18,18 @@ enum op_rule {
 
 enum op_flag {
     OP_PLAIN = 0,
-    OP_RANDOM = 1,        /* two executions differ: never the same branch */
-    OP_MOVES_DATA = 2,    /* rearranges elements only (Reshape, Transpose, Slice ...): STE passes it */
-    OP_ASSUMED = 4,       /* accepted by --assume-differentiable or --ops */
+    OP_RANDOM = 1,     /* two executions differ: never the same branch */
+    OP_MOVES_DATA = 2, /* rearranges elements only (Reshape, Transpose, Slice ...): STE passes it */
+    OP_ASSUMED = 4,    /* accepted by --assume-differentiable or --ops */
     OP_DETERMINISTIC_BOOL = 8, /* comparison or logic: value-numbered as a branch */
 };
 
 struct op_input {
     const char *name;
-    uint8_t rule;        /* enum op_rule */
+    uint8_t rule; /* enum op_rule */
     bool optional, variadic;
-    bool state;          /* a state input: a value whose uses are all such is a buffer */
-    uint8_t since;       /* the first opset that needs it: an attribute before; 0: always needed */
+    bool state;    /* a state input: a value whose uses are all such is a buffer */
+    uint8_t since; /* the first opset that needs it: an attribute before; 0: always needed */
 };
 
 enum { OP_ANY = 255 }; /* op_def.max_outputs: no limit */
@@ -38,37 +38,45 @@ struct op_def {
     const char *domain, *name;
     uint32_t first_input, n_inputs; /* in op_table.inputs; the last may be variadic */
     uint32_t flags;
-    uint8_t out_dtype;   /* of output 0: enum op_out_dtype */
-    uint8_t rest_dtype;  /* of the others */
-    uint8_t max_outputs; /* in any opset; OP_ANY */
+    uint8_t out_dtype;     /* of output 0: enum op_out_dtype */
+    uint8_t rest_dtype;    /* of the others */
+    uint8_t max_outputs;   /* in any opset; OP_ANY */
     uint32_t grad_outputs; /* bit i: output i can carry a gradient; bit 31: all from 31 on */
 };
 
 /* Where an output's element type comes from. */
 enum op_out_dtype {
     OP_DTYPE_UNKNOWN,
-    OP_DTYPE_INPUT0, OP_DTYPE_INPUT1, OP_DTYPE_INPUT2, OP_DTYPE_INPUT7,
-    OP_DTYPE_BOOL, OP_DTYPE_UINT8, OP_DTYPE_INT32, OP_DTYPE_INT64, OP_DTYPE_FLOAT, OP_DTYPE_STRING,
+    OP_DTYPE_INPUT0,
+    OP_DTYPE_INPUT1,
+    OP_DTYPE_INPUT2,
+    OP_DTYPE_INPUT7,
+    OP_DTYPE_BOOL,
+    OP_DTYPE_UINT8,
+    OP_DTYPE_INT32,
+    OP_DTYPE_INT64,
+    OP_DTYPE_FLOAT,
+    OP_DTYPE_STRING,
     OP_DTYPE_ATTR_TO,    /* Cast */
     OP_DTYPE_ATTR_DTYPE, /* RandomNormal, EyeLike ...: attribute dtype, else input 0, else float */
     OP_DTYPE_ATTR_VALUE, /* Constant, ConstantOfShape: the tensor's */
     OP_DTYPE_ATTR_DTYPE_INT32,     /* Multinomial: attribute dtype, else int32 */
     OP_DTYPE_ATTR_OUTPUT_DATATYPE, /* windows: attribute output_datatype, else float */
-    OP_DTYPE_ATTR_SEQUENCE, /* SequenceEmpty: a sequence of attribute dtype, else of float */
-    OP_DTYPE_QUANTIZED,  /* attribute output_dtype, else input 2, else uint8 */
-    OP_DTYPE_DEQUANTIZED,/* attribute output_dtype, else input 1 */
-    OP_DTYPE_SEQUENCE,   /* a sequence of input 0 */
-    OP_DTYPE_OPTIONAL,   /* an optional of input 0 */
-    OP_DTYPE_ELEMENT,    /* what the sequence or optional in input 0 holds */
-    OP_DTYPE_BODY,       /* the subgraph's outputs */
-    OP_DTYPE_SAME,       /* rest_dtype only: as output 0 */
+    OP_DTYPE_ATTR_SEQUENCE,        /* SequenceEmpty: a sequence of attribute dtype, else of float */
+    OP_DTYPE_QUANTIZED,            /* attribute output_dtype, else input 2, else uint8 */
+    OP_DTYPE_DEQUANTIZED,          /* attribute output_dtype, else input 1 */
+    OP_DTYPE_SEQUENCE,             /* a sequence of input 0 */
+    OP_DTYPE_OPTIONAL,             /* an optional of input 0 */
+    OP_DTYPE_ELEMENT,              /* what the sequence or optional in input 0 holds */
+    OP_DTYPE_BODY,                 /* the subgraph's outputs */
+    OP_DTYPE_SAME,                 /* rest_dtype only: as output 0 */
 };
 
 struct op_table {
     const struct op_def *defs; /* index 0 is "unknown" */
     uint32_t n_defs;
     const struct op_input *inputs;
-    struct op_extra *extra;    /* what --ops and --assume-differentiable add */
+    struct op_extra *extra; /* what --ops and --assume-differentiable add */
 };
 
 /* The built-in table; extended per run by the two flags. */

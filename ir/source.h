@@ -10,9 +10,9 @@ typedef uint32_t ir_loc;
 #define IR_NO_LOC UINT32_MAX
 
 struct source {
-    const char *name; /* as the user gave it; "<stdin>" for "-" */
-    const char *bytes; /* `size` bytes, then a NUL */
-    size_t size;       /* < 4 GiB */
+    const char *name;    /* as the user gave it; "<stdin>" for "-" */
+    const char *bytes;   /* `size` bytes, then a NUL */
+    size_t size;         /* < 4 GiB */
     VEC(uint32_t) lines; /* offset of each line's first byte; filled at the first question */
     void *mapping;       /* what to release */
     size_t mapping_size;

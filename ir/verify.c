@@ -34,8 +34,7 @@ const char *verify_node_name(struct verifier *v, ir_node n) {
     return arena_printf(&v->d->arena, "'%s' (%s)", ir_text(v->m, name), ir_text(v->m, node->op));
 }
 
-/* ---- near names ---------------------------------------------------------------------------------
- */
+/* ---- near names ------------------------------------------------------------------------------ */
 
 /* A name is worth the edit distance only if its length is near. */
 static bool near_length(uint32_t a, uint32_t b) { return (a > b ? a - b : b - a) <= 1 + b / 4; }
@@ -73,8 +72,7 @@ static void suggest(struct verifier *v, struct diag *to, str name, ir_graph from
     vec_free(&values);
 }
 
-/* ---- definitions and uses -----------------------------------------------------------------------
- */
+/* ---- definitions and uses -------------------------------------------------------------------- */
 
 /* A definition enters its name; the reader makes a new value for a second one in the same graph. */
 static void define(struct verifier *v, ir_value x, ir_loc loc) {

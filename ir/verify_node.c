@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static uint32_t hash_name(str domain, str op, str overload) {
     uint64_t h = ((uint64_t)domain << 32 | op) * 0x9e3779b97f4a7c15u;
@@ -142,8 +141,7 @@ void verify_unknown_counts(struct verifier *v) {
     }
 }
 
-/* ---- opsets -------------------------------------------------------------------------------------
- */
+/* ---- opsets ---------------------------------------------------------------------------------- */
 
 static const struct ir_opset *find_opset(const struct verifier *v, uint32_t first, uint32_t n,
                                          str domain) {
@@ -182,8 +180,7 @@ static int64_t opset_version(struct verifier *v, const struct ir_node_info *node
     return 0;
 }
 
-/* ---- control flow -------------------------------------------------------------------------------
- */
+/* ---- control flow ---------------------------------------------------------------------------- */
 
 /* The subgraph; 0 after reporting that it is missing, or silently where a function's attribute
  * stands for it (*refers). */
@@ -282,8 +279,7 @@ static void verify_map(struct verifier *v, ir_node n) {
                "as many as the node");
 }
 
-/* ---- operators and calls ------------------------------------------------------------------------
- */
+/* ---- operators and calls --------------------------------------------------------------------- */
 
 /* Inputs up to the last that is not omitted. */
 static uint32_t given_inputs(const struct ir_module *m, ir_node n) {
@@ -419,8 +415,7 @@ void verify_node(struct verifier *v, ir_node n) {
         unknown_operator(v, n, r);
 }
 
-/* ---- recursion ----------------------------------------------------------------------------------
- */
+/* ---- recursion ------------------------------------------------------------------------------- */
 
 enum color { WHITE, GREY, BLACK };
 

@@ -73,8 +73,7 @@ static inline uint32_t job_step(const struct job *j, int iteration) {
 /* One rank from the rendezvous to the end. */
 void rank_run(struct job *j, int rank);
 
-/* ---- gradients (ddprun_data.c) -----------------------------------------------------------------
- */
+/* ---- gradients (ddprun_data.c) --------------------------------------------------------------- */
 
 /* The run-time booleans of a rank in an iteration, and which conditional parameters have a
  * gradient. */
@@ -87,8 +86,7 @@ void data_fill(const struct job *j, int iteration, int rank, uint32_t param, voi
 int64_t data_check(const struct job *j, int iteration, uint32_t param, const bool *present,
                    const void *grad, double *got, double *want);
 
-/* ---- the report (ddprun_report.c) --------------------------------------------------------------
- */
+/* ---- the report (ddprun_report.c) ------------------------------------------------------------ */
 
 /* Prints; true if the run is verified. */
 bool report_print(const struct job *j, FILE *out);

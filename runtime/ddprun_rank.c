@@ -87,8 +87,7 @@ static bool sort_by_time(struct worker *w) {
     return true;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------
- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static bool fault_here(const struct worker *w, int iteration, uint32_t param) {
     const struct run_options *o = &w->j->options;
@@ -128,8 +127,7 @@ static int open_other_plan(const struct job *j, ddprt_plan **plan, ddprt_error *
     return code;
 }
 
-/* ---- an iteration ------------------------------------------------------------------------------
- */
+/* ---- an iteration ---------------------------------------------------------------------------- */
 
 static const uint8_t *branches_of(const struct worker *w, int rank) {
     return w->branches + (size_t)rank * w->j->plan->n_branches;

@@ -84,8 +84,7 @@ static const char *first_problem(const struct job *j) {
     return NULL;
 }
 
-/* ---- text --------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_table(const struct job *j, FILE *out) {
     const struct run_options *o = &j->options;
@@ -140,8 +139,7 @@ static void print_text(const struct job *j, const char *problem, FILE *out) {
             j->options.ranks);
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_string(FILE *out, const char *s) {
     fputc('"', out);

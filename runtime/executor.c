@@ -25,8 +25,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* ---- driving -----------------------------------------------------------------------------------
- */
+/* ---- driving --------------------------------------------------------------------------------- */
 
 /* The guard's value by the branches set so far; false with the branch recorded as error if one that
  * decides it is not set. */
@@ -116,8 +115,7 @@ static void own_drive(ddprt_runtime *rt) {
     }
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------
- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static int parameter_error(ddprt_runtime *rt, int code, int param) {
     struct comm_record r = record_at(rt, code, rt->comm->rank);
@@ -212,8 +210,7 @@ int ddprt_branch(ddprt_runtime *rt, int branch, int value) {
     return DDPRT_OK;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The error slot is one element of its bucket's type. */
 static void put_error_slot(struct step_state *s, bool error) {

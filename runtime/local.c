@@ -38,8 +38,7 @@ enum {
     SLICE_ALIGN = 64,             /* bytes: no cache line belongs to two ranks */
 };
 
-/* ---- the word ----------------------------------------------------------------------------------
- */
+/* ---- the word -------------------------------------------------------------------------------- */
 
 static uint64_t generation_of(uint64_t word) { return word >> 16; }
 static int code_of(uint64_t word) { return (int)(word >> 8 & 0xff); }
@@ -138,8 +137,7 @@ static int meet(struct local *c, int64_t deadline_ns, struct comm_record *failur
     }
 }
 
-/* ---- the interface -----------------------------------------------------------------------------
- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 static int local_gather(ddprt_comm *comm, const void *mine, uint32_t bytes, void *all,
                         int64_t deadline_ns, struct comm_record *failure) {

@@ -105,8 +105,7 @@ long local_receive(int socket, void *message, size_t bytes, int *fd, int64_t dea
     return n;
 }
 
-/* ---- the meeting place -------------------------------------------------------------------------
- */
+/* ---- the meeting place ----------------------------------------------------------------------- */
 
 struct place {
     char socket[sizeof((struct sockaddr_un *)0)->sun_path], lock[128];
@@ -182,8 +181,7 @@ static struct sockaddr_un address_of(const struct place *p) {
     return a;
 }
 
-/* ---- rank 0 ------------------------------------------------------------------------------------
- */
+/* ---- rank 0 ---------------------------------------------------------------------------------- */
 
 static int missing_ranks(const struct local *c, const char *name, int timeout_ms,
                          ddprt_error *error) {
@@ -343,8 +341,7 @@ static int receive_ranks(struct local *c, struct place *place, const char *name,
     return code;
 }
 
-/* ---- the others --------------------------------------------------------------------------------
- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 static int connect_to_zero(const struct place *place) {
     struct sockaddr_un a = address_of(place);

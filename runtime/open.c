@@ -18,8 +18,7 @@
 
 enum { DEFAULT_TIMEOUT_MS = 10000 };
 
-/* ---- plans -------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static int wrap_plan(struct plan *p, const struct plan_error *why, ddprt_plan **plan,
                      ddprt_error *error) {
@@ -78,8 +77,7 @@ int ddprt_branch_find(const ddprt_plan *plan, const char *name) {
     return found(plan_find_branch(plan->p, name));
 }
 
-/* ---- open --------------------------------------------------------------------------------------
- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static void prepare_step(ddprt_runtime *rt, uint32_t index, struct bucket_left *buckets,
                          unsigned char *arena) {
@@ -240,8 +238,7 @@ void ddprt_close(ddprt_runtime *rt) {
     release(rt);
 }
 
-/* ---- where things are --------------------------------------------------------------------------
- */
+/* ---- where things are ------------------------------------------------------------------------ */
 
 void *ddprt_grad(ddprt_runtime *rt, int step, int param, size_t *bytes) {
     if (!rt || step < 0 || (uint32_t)step >= rt->plan->n_steps || param < 0 ||

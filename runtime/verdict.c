@@ -108,8 +108,7 @@ void exchange_errors(ddprt_runtime *rt) {
     if (take_error(rt)) keep_error(rt, best ? best : &nothing, DDPRT_PEER_ERROR);
 }
 
-/* ---- the report --------------------------------------------------------------------------------
- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
 int ddprt_presence(ddprt_runtime *rt, int param) {
     if (!rt || !rt->last || param < 0 || (uint32_t)param >= rt->n_params) return -1;

@@ -64,7 +64,7 @@ static void put_string(struct report *r, const char *text, size_t length) {
     fputc('"', r->out);
 }
 
-/* ---- VERDICT -------------------------------------------------------------------------------- */
+/* ---- VERDICT --------------------------------------------------------------------------------- */
 
 static void put_verdict(struct report *r, const struct advice *a) {
     const struct program *p = &r->c->program;
@@ -84,7 +84,7 @@ static void put_verdict(struct report *r, const struct advice *a) {
     }
 }
 
-/* ---- PASTE ---------------------------------------------------------------------------------- */
+/* ---- PASTE ----------------------------------------------------------------------------------- */
 
 /* `for n in ["a", "b"]: model.get_parameter(n)` and so on for the groups of one sort: whole modules
  * or single parameters. */
@@ -185,7 +185,7 @@ static void put_toggle(struct report *r, uint32_t s) {
                arena_printf(&r->t->arena, "  # in step %s; True again after it", step_name(r, s)));
 }
 
-/* ---- WHY ------------------------------------------------------------------------------------ */
+/* ---- WHY ------------------------------------------------------------------------------------- */
 
 /* What neighbours may share: the guard, since the reason of a conditional parameter also names its
  * own first use. */
@@ -249,7 +249,7 @@ static void put_why(struct report *r, uint32_t s) {
                 p->complete ? "" : " that the model shows");
 }
 
-/* ---- BASIS ---------------------------------------------------------------------------------- */
+/* ---- BASIS ----------------------------------------------------------------------------------- */
 
 static void put_counts(struct report *r, const struct advice *a) {
     fprintf(r->out, "%u of %u parameter%s always, %u never, %u conditional", a->count[GRAD_ALWAYS],

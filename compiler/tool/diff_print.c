@@ -17,7 +17,7 @@ static uint32_t count_of(const struct diff *d, enum diff_class class) {
     return n;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 struct sizes {
     uint64_t parameters, buckets, bytes;
@@ -69,7 +69,7 @@ static void make_rows(const struct diff *d, row_list *rows) {
     vec_push(rows, total);
 }
 
-/* ---- text -------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *count_cell(struct arena *a, uint64_t old, uint64_t new) {
     if (old == new) return arena_printf(a, "%llu", (unsigned long long)old);
@@ -135,7 +135,7 @@ void diff_print_text(const struct diff *d, FILE *out) {
                                : "ranks with OLD and ranks with NEW refuse each other");
 }
 
-/* ---- JSON -------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *text_or_null(const char *s) { return s ? dump_name(s) : json_null(); }
 

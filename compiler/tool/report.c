@@ -91,8 +91,7 @@ void tool_print_diags(const struct tool *t, struct diags *d) {
     diags_print(d, stderr, t->diagnostics == DIAGNOSTICS_SHORT, color);
 }
 
-/* ---- --print-after ------------------------------------------------------------------------------
- */
+/* ---- --print-after --------------------------------------------------------------------------- */
 
 static void print_after(struct compilation *c, enum pipeline_pass pass, void *context) {
     if (strcmp(context, pipeline_pass_name(pass)) != 0) return;
@@ -124,8 +123,7 @@ static void print_after(struct compilation *c, enum pipeline_pass pass, void *co
     }
 }
 
-/* ---- --stats=json -------------------------------------------------------------------------------
- */
+/* ---- --stats=json ---------------------------------------------------------------------------- */
 
 static void print_stats(const struct compilation *c, enum pipeline_pass last) {
     json_t *passes = json_object();

@@ -82,7 +82,7 @@ static const char *verdict_name(enum certificate_verdict v) {
     return v == CERTIFICATE_PROVED ? "proved" : v == CERTIFICATE_REPLAYED ? "replayed" : "refuted";
 }
 
-/* ---- text -------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *chain_param(const struct plan *p, uint32_t step, const struct step_check *c) {
     return plan_param_name(p, p->segment[p->step[step].first_segment + c->report.chain_item].param);
@@ -126,7 +126,7 @@ static void print_text(const struct plan *p, const struct step_check *checks) {
     }
 }
 
-/* ---- JSON -------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *step_of(const struct plan *p, uint32_t step, const struct step_check *c) {
     const struct certificate_report *r = &c->report;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* ---- names ------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 const char *plan_dtype_name(uint32_t dtype) {
     switch (dtype) {
@@ -74,7 +74,7 @@ const char *plan_bucket_kind_name(uint32_t kind) {
     return name_in(names, PLAN_N_BUCKET_KINDS, kind);
 }
 
-/* ---- lookups ----------------------------------------------------------------------------- */
+/* ---- lookups --------------------------------------------------------------------------------- */
 
 uint64_t plan_name_hash(const char *name, size_t length) { return XXH3_64bits(name, length); }
 
@@ -109,7 +109,7 @@ bool plan_guard_holds(const struct plan *p, uint32_t guard, const uint8_t *value
     return f != 0;
 }
 
-/* ---- hashes ------------------------------------------------------------------------------ */
+/* ---- hashes ---------------------------------------------------------------------------------- */
 
 static void finish(XXH3_state_t *state, uint8_t out[16]) {
     XXH128_canonical_t canonical;

@@ -122,7 +122,7 @@ enum plan_control_pair {
  * step in the order of the segments: 1 where this rank has the gradient. */
 enum { PLAN_PRESENCE_ERROR = 0, PLAN_PRESENCE_FIRST = 1 };
 
-/* ---- records ----------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 /* 0       8       10      12           16      24       28     32        48         64     80
  * | magic | major | minor | n_sections | file  | proto- | zero | content | semantic | zero |
@@ -293,7 +293,7 @@ PLAN_SIZE_IS(plan_piece, 16);
 PLAN_SIZE_IS(plan_option, 8);
 PLAN_SIZE_IS(plan_source, 8);
 
-/* ---- the reader -------------------------------------------------------------------------- */
+/* ---- the reader ------------------------------------------------------------------------------ */
 
 enum plan_status {
     PLAN_OK = 0,
@@ -383,7 +383,7 @@ const char *plan_average_name(uint32_t average);
 const char *plan_guards_name(uint32_t guards);
 const char *plan_bucket_kind_name(uint32_t kind);
 
-/* ---- layout arithmetic, for both sides --------------------------------------------------- */
+/* ---- layout arithmetic, for both sides ------------------------------------------------------- */
 
 static inline uint64_t plan_align(uint64_t bytes, uint64_t to) {
     return (bytes + to - 1) & ~(to - 1);

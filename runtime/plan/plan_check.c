@@ -37,7 +37,7 @@ static bool set_has(const uint8_t *set, uint32_t i) { return set[i / 8] >> (i % 
 
 static bool is_time(double us) { return isfinite(us) && us >= 0 && !signbit(us); }
 
-/* ---- names ------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool check_strings(const struct plan *p, uint64_t n_text, struct plan_error *error) {
     uint64_t at = 0;
@@ -110,7 +110,7 @@ static bool check_names(const struct plan *p, uint64_t n_slots, struct plan_erro
     return true;
 }
 
-/* ---- guards ------------------------------------------------------------------------------ */
+/* ---- guards ---------------------------------------------------------------------------------- */
 
 static bool check_branches(const struct plan *p, uint8_t *names, struct plan_error *error) {
     for (uint32_t i = 0; i < p->n_branches; i++) {
@@ -152,7 +152,7 @@ static bool check_guards(struct plan *p, uint8_t *uniform, struct plan_error *er
     return true;
 }
 
-/* ---- steps ------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The parameters' side: what refers to a segment is referred to by it, so that each segment belongs
  * to one parameter once check_segments has found as many. */
@@ -301,7 +301,7 @@ static bool check_step(const struct plan *p, uint32_t step, uint32_t *bucket, ui
     return true;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static bool check_certificates(const struct plan *p, struct plan_error *error) {
     uint32_t piece = 0;

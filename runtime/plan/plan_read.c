@@ -55,7 +55,7 @@ static bool is_zero(const uint8_t *bytes, size_t n) {
     return true;
 }
 
-/* ---- the frame --------------------------------------------------------------------------- */
+/* ---- the frame ------------------------------------------------------------------------------- */
 
 static bool check_header(const struct plan *p, struct plan_error *error) {
     const struct plan_header *h = p->header;
@@ -159,7 +159,7 @@ static void set_arrays(struct plan *p, struct plan_extent *e) {
     p->source = section(p, PLAN_SECTION_SOURCE_MAP, &e->n_sources);
 }
 
-/* ---- opening ----------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* Takes the bytes over, also on failure. */
 static struct plan *open_bytes(void *bytes, size_t size, struct plan_error *error) {

@@ -61,7 +61,7 @@ void plan_builder_free(struct plan_builder *b) {
     free(b);
 }
 
-/* ---- what there is ----------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
 static uint32_t add_string(struct plan_builder *b, const char *s) {
     size_t length = strlen(s);
@@ -145,7 +145,7 @@ void plan_add_option(struct plan_builder *b, const char *key, const char *value)
     *PUSH(b, options, plan_option) = (struct plan_option){k, v};
 }
 
-/* ---- steps ------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static struct plan_step *last_step(const struct plan_builder *b) {
     return AT(b, steps, plan_step, COUNT(b, steps, plan_step) - 1);
@@ -262,7 +262,7 @@ void plan_add_segment(struct plan_builder *b, uint32_t param, double ready_us) {
                               .ready_us = ready_us};
 }
 
-/* ---- layout ------------------------------------------------------------------------------ */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static void lay_out_step(struct plan_builder *b, struct plan_step *step, uint32_t n_uniform) {
     uint64_t end = 0;
@@ -288,7 +288,7 @@ static void lay_out_step(struct plan_builder *b, struct plan_step *step, uint32_
     step->arena_bytes = plan_align(end, PLAN_BUCKET_ALIGN);
 }
 
-/* ---- strings and names ------------------------------------------------------------------- */
+/* ---- strings and names ----------------------------------------------------------------------- */
 
 struct arrival {
     const char *text;
@@ -379,7 +379,7 @@ static uint32_t *name_table(const struct plan_builder *b, uint32_t *n_slots) {
     return slots;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 struct part {
     const void *at;

@@ -60,8 +60,7 @@ static void check_certificate(const struct fixture *f, enum certificate_verdict 
     arena_free(&a);
 }
 
-/* ---- two groups --------------------------------------------------------------------------------
- */
+/* ---- two groups ------------------------------------------------------------------------------ */
 
 /* All bucketings of both groups; fixed buckets finish first in the order of their ready times. */
 static double brute_two(const struct fixture *f, uint32_t n_a, uint32_t n_b) {
@@ -150,8 +149,7 @@ Test(buckets, two_groups_need_a_full_minimum) {
     fixture_free(&f);
 }
 
-/* ---- limits, late groups, guards ---------------------------------------------------------------
- */
+/* ---- limits, late groups, guards ------------------------------------------------------------- */
 
 static void draw(struct fixture *f, uint64_t *seed, uint32_t n, uint32_t dtypes, uint32_t guards) {
     static const enum ir_dtype dtype[] = {IR_FLOAT, IR_BFLOAT16, IR_DOUBLE, IR_FLOAT16};

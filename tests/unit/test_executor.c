@@ -27,8 +27,7 @@ static void check_sum(struct rank *r, int step, int param, int iteration, unsign
     }
 }
 
-/* ---- what works --------------------------------------------------------------------------------
- */
+/* ---- what works ------------------------------------------------------------------------------ */
 
 static void everything(struct rank *r) {
     for (int it = 0; it < 50; it++) {
@@ -171,8 +170,7 @@ Test(executor, cancel_takes_back_what_is_not_issued) {
     }
 }
 
-/* ---- calls that do nothing ---------------------------------------------------------------------
- */
+/* ---- calls that do nothing ------------------------------------------------------------------- */
 
 static void out_of_order(struct rank *r) {
     ddprt_runtime *rt = r->rt;
@@ -247,8 +245,7 @@ Test(executor, forked_children_are_refused) {
     }
 }
 
-/* ---- errors of a rank --------------------------------------------------------------------------
- */
+/* ---- errors of a rank ------------------------------------------------------------------------ */
 
 /* One ordinary step, then one in which rank 1 does something else. */
 static void misbehave(struct rank *r, void (*wrong)(struct rank *r)) {
@@ -555,8 +552,7 @@ Test(executor, step_end_has_a_deadline) {
     cr_assert_eq(ranks[1].report.error.rank, 1);
 }
 
-/* ---- a transport that does not answer ----------------------------------------------------------
- */
+/* ---- a transport that does not answer -------------------------------------------------------- */
 
 struct mute {
     ddprt_comm comm;
@@ -636,8 +632,7 @@ Test(executor, element_types_that_the_transport_cannot_add) {
     ddprt_plan_close(plan);
 }
 
-/* ---- plans and codes ---------------------------------------------------------------------------
- */
+/* ---- plans and codes ------------------------------------------------------------------------- */
 
 Test(executor, a_bad_plan_is_refused) {
     ddprt_plan *plan;

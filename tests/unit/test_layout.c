@@ -36,7 +36,7 @@ static void release(struct compiled *c) {
     pipeline_free(&c->c);
 }
 
-/* ---- guards ------------------------------------------------------------------------------ */
+/* ---- guards ---------------------------------------------------------------------------------- */
 
 enum { BRANCHES = 6, PARAMS = 60, MAX_NODES = 1 << 12 };
 
@@ -156,7 +156,7 @@ Test(layout, guards_are_the_functions_of_the_list) {
     }
 }
 
-/* ---- parameters and steps ---------------------------------------------------------------- */
+/* ---- parameters and steps -------------------------------------------------------------------- */
 
 static const char model[] =
     "<ir_version: 8, opset_import: [\"\" : 17],\n"

@@ -78,8 +78,7 @@ static void step_other(ddprt_runtime *rt, int rank, int timeout_ms) {
     results[rank].code = ddprt_step_wait(rt, timeout_ms, &results[rank].report);
 }
 
-/* ---- processes ---------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static void adds(int rank, int size) {
     ddprt_runtime *rt = open_rank(rank, size, 5000, 0, "w0");
@@ -141,8 +140,7 @@ Test(local, a_stopped_process_is_named_within_the_deadline) {
     }
 }
 
-/* ---- the rendezvous ----------------------------------------------------------------------------
- */
+/* ---- the rendezvous -------------------------------------------------------------------------- */
 
 static void one_is_missing(int rank, int size) {
     if (rank != 1) open_rank(rank, size, 300, 0, "w0");

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- round trip -------------------------------------------------------------------------- */
+/* ---- round trip ------------------------------------------------------------------------------ */
 
 Test(plan, round_trip) {
     struct sample s = sample_default();
@@ -131,7 +131,7 @@ Test(plan, same_calls_same_bytes) {
     free(b);
 }
 
-/* ---- the semantic hash ------------------------------------------------------------------- */
+/* ---- the semantic hash ----------------------------------------------------------------------- */
 
 static bool same_semantics(struct sample a, struct sample b) {
     struct plan *p = sample_open(&a), *q = sample_open(&b);
@@ -167,10 +167,9 @@ Test(plan, semantic_hash_covers_what_ranks_share) {
     SAME_WITH(topology = "eth25-x16", true);
 }
 
-/* ---- hostile files ----------------------------------------------------------------------- */
+/* ---- hostile files --------------------------------------------------------------------------- */
 
-/* ---- what readers of a plan take for granted, asked without looking at how the reader checks it
- */
+/* ---- what readers of a plan take for granted, asked without looking at how the reader checks it  */
 
 static void use_time(double us) { cr_assert(us >= 0 && us < INFINITY && !signbit(us)); }
 static void use_string(const struct plan *p, uint32_t s) {
@@ -559,7 +558,7 @@ Test(plan, unknown_sections_are_skipped) {
     free(b);
 }
 
-/* ---- files ------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 Test(plan, files) {
     struct plan_error error;

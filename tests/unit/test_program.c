@@ -163,7 +163,7 @@ Test(program, alias_renames) {
     fixture_free(&f);
 }
 
-/* ---- --params ------------------------------------------------------------------------------- */
+/* ---- --params -------------------------------------------------------------------------------- */
 
 Test(program, params_account_for_the_model) {
     struct fixture f = {0};
@@ -258,7 +258,7 @@ Test(program, a_declared_parameter_that_the_list_lacks_is_kept_and_warned_of) {
     fixture_free(&f);
 }
 
-/* ---- --params-from -------------------------------------------------------------------------- */
+/* ---- --params-from --------------------------------------------------------------------------- */
 
 Test(program, outputs_of_constant_of_shape_are_parameters_if_asked) {
     static const char model[] =
@@ -277,7 +277,7 @@ Test(program, outputs_of_constant_of_shape_are_parameters_if_asked) {
     fixture_free(&f);
 }
 
-/* ---- losses --------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static const char *loss_of(struct fixture *f, const char *outputs) {
     const char *model = arena_printf(
@@ -333,7 +333,7 @@ Test(program, named_losses) {
     fixture_free(&f);
 }
 
-/* ---- steps and metadata --------------------------------------------------------------------- */
+/* ---- steps and metadata ---------------------------------------------------------------------- */
 
 #define GAN                                                                                        \
     "g (float[B,3] x, bool turn, bool eval, float t) => (float d_loss, float g_loss)\n"            \

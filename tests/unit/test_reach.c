@@ -46,8 +46,7 @@ static void expect_reason(const char *text, const char *param, const char *reaso
     analysed_free(&a);
 }
 
-/* ---- one rule each
- * --------------------------------------------------------------------------------- */
+/* ---- one rule each --------------------------------------------------------------------------- */
 
 Test(reach, times_zero_and_minus_itself_are_uses) {
     expect(HEAD
@@ -160,8 +159,7 @@ Test(reach, straight_through_quantization) {
            "w always; v never; u never");
 }
 
-/* ---- conditions
- * ------------------------------------------------------------------------------------ */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 #define TWO_IFS(first, second)                                                                     \
     "  a = If (" first ") <then_branch = p () => (a1) { a1 = Mul (x, w) },\n"                      \
@@ -334,8 +332,7 @@ Test(conditions, steps_share_branches_and_differ_in_assumptions) {
     analysed_free(&a);
 }
 
-/* ---- loops
- * ----------------------------------------------------------------------------------------- */
+/* ---- loops ----------------------------------------------------------------------------------- */
 
 #define LITERAL(n) "  n = Constant <value = int64 {" n "}> ()\n"
 #define YES        "  yes = Constant <value = bool {1}> ()\n"
@@ -510,8 +507,7 @@ Test(loops, nested_ones_and_variables_of_the_outer_trip) {
         "w always; v always");
 }
 
-/* ---- limits
- * ---------------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 Test(reach, too_many_branches_end_in_sound_answers) {
     char text[8192] = HEAD "m (float x";
@@ -553,8 +549,7 @@ Test(reach, frozen_ones_and_where_the_backward_pass_works) {
     analysed_free(&a);
 }
 
-/* ---- reasons
- * --------------------------------------------------------------------------------------- */
+/* ---- reasons --------------------------------------------------------------------------------- */
 
 Test(reasons, name_the_cut) {
 #define ONE(nodes) HEAD "m (float[3] x) => (float[3] loss, float[3] other) <float[3] w> {\n" nodes

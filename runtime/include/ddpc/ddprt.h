@@ -46,8 +46,7 @@ extern "C" {
 
 #define DDPRT_API __attribute__((visibility("default")))
 
-/* ---- errors ------------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 typedef enum ddprt_code {
     DDPRT_OK = 0,
@@ -74,8 +73,7 @@ typedef struct ddprt_error {
     char text[384];   /* all of it in one line, with names */
 } ddprt_error;
 
-/* ---- plans -------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 typedef struct ddprt_plan ddprt_plan;
 
@@ -95,8 +93,7 @@ DDPRT_API const char *ddprt_param_name(const ddprt_plan *plan, int param);
 DDPRT_API int ddprt_step_find(const ddprt_plan *plan, const char *name);
 DDPRT_API int ddprt_branch_find(const ddprt_plan *plan, const char *name);
 
-/* ---- ranks -------------------------------------------------------------------------------------
- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 typedef struct ddprt_comm ddprt_comm;
 
@@ -111,8 +108,7 @@ DDPRT_API int ddprt_comm_local(const char *name, int rank, int size, int timeout
 /* Only for one that no runtime has taken. */
 DDPRT_API void ddprt_comm_close(ddprt_comm *comm);
 
-/* ---- the runtime -------------------------------------------------------------------------------
- */
+/* ---- the runtime ----------------------------------------------------------------------------- */
 
 typedef struct ddprt_runtime ddprt_runtime;
 
