@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The manual page of ddpc has every command and every flag of the tables, and no others; and every document
-that the tree refers to exists.
+"""The manual pages have every command and every flag that the programs have, and no others; and every document that
+the tree refers to exists.
 
 usage: docs.py SOURCE-TREE
 """
@@ -9,18 +9,22 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-page = (root / "docs/man/ddpc.1").read_text()
-tool = root / "compiler/tool"
 wrong = []
-for kind, pattern, table, record in (
-    ("flag", r"\bFl -([a-z][a-z-]+)", "flags.def", r'^FLAG\([A-Z_| ]+, "([a-z-]+)"'),
-    ("command", r"^(?:\.It |\.Op )?\.?Cm ([a-z-]+)", "commands.def", r"^COMMAND\(([a-z_]+),"),
-):
-    shown = set(re.findall(pattern, page, re.MULTILINE))
-    known = set(re.findall(record, (tool / table).read_text(), re.MULTILINE))
-    assert len(known) > 5, f"{table} cannot be read like this any more"
-    wrong += [f"docs/man/ddpc.1 lacks the {kind} {name}" for name in sorted(known - shown)]
-    wrong += [f"docs/man/ddpc.1 has the {kind} {name}, {table} does not" for name in sorted(shown - known)]
+
+
+def compare(page, kind, shown_as, files, known_as):
+    shown = set(re.findall(shown_as, (root / page).read_text(), re.MULTILINE))
+    known = set(re.findall(known_as, "".join(f.read_text() for f in sorted(root.glob(files))), re.MULTILINE))
+    assert len(known) > 5, f"{files} cannot be read like this any more"
+    wrong.extend(f"{page} lacks the {kind} {name}" for name in sorted(known - shown))
+    wrong.extend(f"{page} has the {kind} {name}, {files} does not" for name in sorted(shown - known))
+
+
+flag = r"\bFl -([a-z][a-z-]+)"
+compare("docs/man/ddpc.1", "flag", flag, "compiler/tool/flags.def", r'^FLAG\([A-Z_| ]+, "([a-z-]+)"')
+command = r"^(?:\.It |\.Op )?\.?Cm ([a-z-]+)"
+compare("docs/man/ddpc.1", "command", command, "compiler/tool/commands.def", r"^COMMAND\(([a-z_]+),")
+compare("docs/man/ddprun.1", "flag", flag, "runtime/ddprun*.c", r'^\s*"  (?:-[a-z], )?--([a-z-]+)')
 for path in sorted(root.rglob("*")):
     if path.suffix in (".c", ".h", ".def", ".md", ".txt") and not path.relative_to(root).parts[0].startswith("build"):
         for name in set(re.findall(r"docs/[a-z-]+\.md", path.read_text(errors="replace"))):
