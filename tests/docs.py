@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The manual pages have every command and every flag that the programs have, and no others; and every document that
-the tree refers to exists.
+the tree refers to exists, as does every source file that a document names.
 
 usage: docs.py SOURCE-TREE
 """
@@ -30,5 +30,10 @@ for path in sorted(root.rglob("*")):
         for name in set(re.findall(r"docs/[a-z-]+\.md", path.read_text(errors="replace"))):
             if not (root / name).exists():
                 wrong.append(f"{path.relative_to(root)} refers to {name}, which is not there")
+sources = {p.name for folder in ("ir", "compiler", "runtime", "samples", "tests") for p in (root / folder).rglob("*")}
+for path in sorted([root / "README.md", *(root / "docs").glob("*.md")]):
+    for name in set(re.findall(r"`[a-z/]*?([a-z_]+\.(?:c|h|def|ir|py))`", path.read_text())):
+        if name not in sources:
+            wrong.append(f"{path.relative_to(root)} refers to {name}, which is not there")
 print("\n".join(wrong) or "the manual page is complete, and every document is there")
 sys.exit(bool(wrong))
