@@ -18,6 +18,7 @@
  * bucket, as the cost is subadditive. So finish >= r_j + sum over groups of c(bytes ready from r_j
  * on). */
 #include "pair.h"
+#include "plan.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static void group_items(struct bucketer *u, const struct reach *r, const struct 
         const struct param *x = &u->p->params.at[param];
         bool late = u->out->group.at[group].late;
         u->raw[i] = ((uint64_t)x->elements * ir_dtype_bits(x->dtype) + 7) / 8;
-        u->item[i] = (struct sched_item){param, group, (u->raw[i] + 15) / 16 * 16,
+        u->item[i] = (struct sched_item){param, group, plan_segment_bytes(u->raw[i]),
                                          late ? ready->backward_us : ready->us[param]};
         u->n_early += !late;
         if (!late) u->early_groups = group + 1;

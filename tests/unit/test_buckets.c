@@ -258,4 +258,10 @@ Test(buckets, padding_and_nothing) {
     cr_assert_eq(f.s.item.at[0].bytes, 32);
     cr_assert_eq(f.s.finish_us, 3 + 9 + 32);
     fixture_free(&f);
+    fixture_init(&f, 2); /* a gradient without elements takes a place all the same */
+    fixture_add(&f, IR_FLOAT, 0, 3, BDD_TRUE);
+    fixture_add(&f, IR_FLOAT, 1, 3, BDD_TRUE);
+    cr_assert(fixture_run(&f));
+    cr_assert_eq(f.s.finish_us, 3 + 9 + 32);
+    fixture_free(&f);
 }
