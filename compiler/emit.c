@@ -33,8 +33,10 @@ static void add_options(struct compilation *c, struct plan_builder *b) {
         plan_add_option(b, "order", orders[o->order]);
         if (o->first_bucket_mib > 0) add_number(c, b, "first-bucket-mib", o->first_bucket_mib);
     }
-    if (o->bucket_cap_mib > 0) add_number(c, b, "bucket-cap-mib", o->bucket_cap_mib);
-    if (o->max_buckets > 0) add_number(c, b, "max-buckets", o->max_buckets);
+    if (o->schedule != SCHEDULE_SINGLE && o->bucket_cap_mib > 0)
+        add_number(c, b, "bucket-cap-mib", o->bucket_cap_mib);
+    if (o->schedule == SCHEDULE_EXACT && o->max_buckets > 0)
+        add_number(c, b, "max-buckets", o->max_buckets);
 }
 
 struct plan *emit_plan(struct compilation *c) {

@@ -166,24 +166,24 @@ static void begin_step(struct layout *l, uint32_t s) {
     for (uint32_t i = 0; i < t->n_pieces; i++)
         pieces[i] = (struct plan_piece){t->piece[i].alpha_us, t->piece[i].us_per_byte};
     plan_add_step(l->b,
-                  &(struct plan_step_info){.name = ir_text(l->p->m, l->p->steps.at[s].name),
-                                           .topology = t->name,
-                                           .policy = policies[o->schedule],
-                                           .order = orders[o->order],
-                                           .average = averages[o->average],
-                                           .guards = o->guards == GUARDS_REPORTED ? PLAN_REPORTED
-                                                                                  : PLAN_DISCOVERED,
-                                           .backward_us = sched->backward_us,
-                                           .finish_us = sched->finish_us,
-                                           .lower_bound_us = sched->lower_bound_us,
-                                           .worst_regret = -1,
-                                           .optimal = sched->optimal,
-                                           .cap_bytes = sched->cap_bytes,
-                                           .max_buckets = sched->max_buckets,
-                                           .ranks = t->ranks,
-                                           .n_pieces = t->n_pieces,
-                                           .piece = pieces,
-                                           .optimum_us = sched->optimum_us});
+                  &(struct plan_step_info){
+                      .name = ir_text(l->p->m, l->p->steps.at[s].name),
+                      .topology = t->name,
+                      .policy = policies[o->schedule],
+                      .order = orders[o->schedule == SCHEDULE_DDP ? o->order : ORDER_READY],
+                      .average = averages[o->average],
+                      .guards = o->guards == GUARDS_REPORTED ? PLAN_REPORTED : PLAN_DISCOVERED,
+                      .backward_us = sched->backward_us,
+                      .finish_us = sched->finish_us,
+                      .lower_bound_us = sched->lower_bound_us,
+                      .worst_regret = -1,
+                      .optimal = sched->optimal,
+                      .cap_bytes = sched->cap_bytes,
+                      .max_buckets = sched->max_buckets,
+                      .ranks = t->ranks,
+                      .n_pieces = t->n_pieces,
+                      .piece = pieces,
+                      .optimum_us = sched->optimum_us});
 }
 
 static void add_step(struct layout *l, uint32_t s) {

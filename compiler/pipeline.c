@@ -103,7 +103,27 @@ static bool run_order(struct compilation *c) {
     return true;
 }
 
+static void check_schedule_flags(struct compilation *c) {
+    const struct options *o = c->options;
+    const struct {
+        const char *flag;
+        bool idle;
+        const char *schedules;
+    } flags[] = {
+        {"--order", o->schedule != SCHEDULE_DDP && o->order != ORDER_READY, "ddp"},
+        {"--first-bucket-mib", o->schedule != SCHEDULE_DDP && o->first_bucket_mib > 0, "ddp"},
+        {"--max-buckets", o->schedule != SCHEDULE_EXACT && o->max_buckets > 0, "exact"},
+        {"--bucket-cap-mib", o->schedule == SCHEDULE_SINGLE && o->bucket_cap_mib > 0,
+         "exact and ddp"},
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].idle)
+            diag_plain(&c->diags, DIAG_IDLE_FLAG, flags[i].flag,
+                       "is ignored: it is for --schedule %s", flags[i].schedules);
+}
+
 static bool run_schedule(struct compilation *c) {
+    check_schedule_flags(c);
     const char *topology = c->options->topology ? c->options->topology : "h100x8";
     if (!topology_read(&c->topology, topology, &c->diags)) return false;
     for (uint32_t s = 0; s < c->program.steps.n; s++)

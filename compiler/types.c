@@ -7,9 +7,10 @@
  *
  * Declarations are believed: what the text says about a value stays, and inference fills in what it
  * leaves open, an unknown rank or a '?'. A symbol that turns out to be a number becomes the number.
+ * Contradictions that would change where gradients flow are reported (check_types.c).
  *
  * --dim B=32 replaces a symbol wherever it stands, before anything else. */
-#include "ops.h"
+#include "check_types.h"
 #include "program.h"
 #include "shapes.h"
 #include <errno.h>
@@ -19,9 +20,12 @@
 struct typer {
     struct ir_module *m;
     const struct op_table *ops;
+    struct diags *d;
+    bool ok;
     struct {
         bool known;
         shape_rule rule;
+        const struct type_rule *types;
     } * rules; /* by operator, found when first needed */
 };
 
@@ -131,6 +135,12 @@ static void give_type(struct typer *x, ir_value v, ir_type inferred) {
     }
     if (!is_tensor(&a) || !is_tensor(&b)) return;
     if (a.dtype == IR_UNDEFINED) a.dtype = b.dtype;
+    if (b.dtype != IR_UNDEFINED &&
+        ir_dtype_carries_gradient(a.dtype) != ir_dtype_carries_gradient(b.dtype))
+        diag_at(x->d, DIAG_OTHER_TYPE, m->value.at[v].loc,
+                strtab_len(&m->strings, m->value.at[v].name),
+                "'%s' is declared as %s, but what it gets is %s", ir_value_name(m, v),
+                ir_dtype_array(a.dtype), ir_dtype_array(b.dtype));
     struct shape from, to;
     shape_of_type(m, declared, &to);
     shape_of_type(m, inferred, &from);
@@ -277,11 +287,6 @@ static ir_type output_type(struct ir_module *m, ir_node n, enum op_out_dtype fro
 static void infer_operator(struct typer *x, ir_node n, const struct op_def *op) {
     struct ir_module *m = x->m;
     uint32_t def = m->node.at[n].def;
-    if (!x->rules[def].known) {
-        bool own = !*op->domain || strcmp(op->domain, "ddpc") == 0;
-        x->rules[def].known = true;
-        x->rules[def].rule = own && !(op->flags & OP_ASSUMED) ? shape_rule_of(op->name) : NULL;
-    }
     for (uint32_t i = 0; i < m->node.at[n].n_outputs; i++) {
         ir_value out = ir_outputs(m, n)[i];
         enum op_out_dtype from =
@@ -419,7 +424,15 @@ static void infer_map(struct typer *x, ir_node n) {
 }
 
 static void infer_node(struct typer *x, ir_node n) {
-    const struct op_def *op = op_get(x->ops, x->m->node.at[n].def);
+    uint32_t def = x->m->node.at[n].def;
+    const struct op_def *op = op_get(x->ops, def);
+    if (!x->rules[def].known) {
+        bool own = !*op->domain || strcmp(op->domain, "ddpc") == 0;
+        x->rules[def].known = true;
+        x->rules[def].rule = own && !(op->flags & OP_ASSUMED) ? shape_rule_of(op->name) : NULL;
+        x->rules[def].types = own ? check_types_rule(op->name) : NULL;
+    }
+    if (x->rules[def].types && !check_types_node(x->m, n, x->rules[def].types, x->d)) x->ok = false;
     if (op->out_dtype != OP_DTYPE_BODY)
         infer_operator(x, n, op);
     else if (strcmp(op->name, "If") == 0)
@@ -440,10 +453,10 @@ static void infer_graph(struct typer *x, ir_graph g) {
 bool infer_types(struct ir_module *m, const struct op_table *ops, const struct options *o,
                  struct diags *d) {
     if (!apply_dims(m, o, d)) return false;
-    struct typer x = {.m = m, .ops = ops};
+    struct typer x = {.m = m, .ops = ops, .d = d, .ok = true};
     x.rules = calloc(ops->n_defs, sizeof *x.rules);
     if (!x.rules) arena_out_of_memory(ops->n_defs * sizeof *x.rules);
     infer_graph(&x, m->main);
     free(x.rules);
-    return true;
+    return x.ok;
 }

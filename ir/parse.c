@@ -379,16 +379,27 @@ static void read_model(struct parser *p) {
     }
 }
 
+/* A serialized ModelProto begins with the tag of its field 1, ir_version; no text begins so. */
+enum { ONNX_FIRST_BYTE = 0x08 };
+
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     ir_module_init(m, source);
     struct parser p = {.m = m, .d = d};
     p.lex = (struct lexer){source->bytes, source->bytes, source->bytes + source->size};
     const char *nul = source->size ? memchr(source->bytes, 0, source->size) : NULL;
-    if (nul) {
+    if (source->size && source->bytes[0] == ONNX_FIRST_BYTE) {
+        struct diag *g = diag_plain(d, DIAG_NOT_TEXT, source->name,
+                                    "this is a binary .onnx model, and only its text is read yet");
+        diag_set_help(
+            d, g,
+            "print it: python3 -c \"import onnx, sys; print(onnx.printer.to_text(onnx.load("
+            "sys.argv[1], load_external_data=False)))\" MODEL.onnx > MODEL.onnxtxt");
+        p.errors++;
+    } else if (nul) {
         struct diag *g =
             diag_plain(d, DIAG_NOT_TEXT, source->name, "byte %zu is a NUL, which no text holds",
                        (size_t)(nul - source->bytes));
-        diag_set_help(d, g, "is this a binary .onnx file? print the model as text first");
+        diag_set_help(d, g, "a model is a text in UTF-8; plans are read by dump, verify and diff");
         p.errors++;
     } else {
         if (source->size >= 3 && memcmp(source->bytes, "\xef\xbb\xbf", 3) == 0) p.lex.at += 3;

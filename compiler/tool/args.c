@@ -1,10 +1,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "args.h"
-#include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct flag args_flags[] = {
 #define FLAG(group, name, kind, field, argument, help)                                             \
@@ -60,16 +59,20 @@ void args_print_usage(const struct command *c, FILE *out) {
 }
 
 int tool_usage_error(const struct tool *t, const char *format, ...) {
+    const struct command *c = t->command;
+    struct arena a = {0};
     va_list ap;
     va_start(ap, format);
-    fprintf(stderr, "ddpc%s%s: error: ", t->command ? " " : "", t->command ? t->command->name : "");
-    vfprintf(stderr, format, ap);
+    const char *text = arena_vprintf(&a, format, ap);
     va_end(ap);
-    if (t->command)
-        fprintf(stderr, "\nusage: ddpc %s %s [--FLAG=VALUE ...]; `ddpc help %s` lists the flags\n",
-                t->command->name, t->command->arguments, t->command->name);
-    else
-        fprintf(stderr, "\n`ddpc help` lists the commands\n");
+    const char *help =
+        c ? arena_printf(&a, "usage: ddpc %s %s [--FLAG=VALUE ...]; `ddpc help %s` lists the flags",
+                         c->name, c->arguments, c->name)
+          : "`ddpc help` lists the commands";
+    const char *who = c ? arena_printf(&a, "ddpc %s", c->name) : "ddpc";
+    if (!tool_complain_json(t, DIAG_USAGE, who, text, help))
+        fprintf(stderr, "%s: error: %s\n%s\n", who, text, help);
+    arena_free(&a);
     return TOOL_USAGE;
 }
 
@@ -105,6 +108,10 @@ int tool_choice(const struct tool *t, const char *flag, const char *value, const
     return found;
 }
 
+/* Of numbers that flags take: a byte in MiB, and what in MiB a 64-bit count of bytes holds. */
+#define LEAST_NUMBER   1e-6
+#define LARGEST_NUMBER 1e9
+
 static bool set_flag(struct tool *t, const struct flag *f, const char *value) {
     void *field = (char *)t + f->field;
     switch (f->kind) {
@@ -120,19 +127,20 @@ static bool set_flag(struct tool *t, const struct flag *f, const char *value) {
     }
     case FLAG_NUMBER:
     case FLAG_COUNT: {
+        bool count = f->kind == FLAG_COUNT;
         char *end;
-        errno = 0;
         double x = strtod(value, &end);
-        bool whole = f->kind == FLAG_NUMBER || (x <= INT32_MAX && x == (double)(int32_t)x);
-        if (errno || end == value || *end || !(x >= 0) || isinf(x) || !whole) {
-            tool_usage_error(t, "--%s takes a %snumber of at least 0, not '%s'", f->name,
-                             f->kind == FLAG_COUNT ? "whole " : "", value);
+        if (end == value || *end || !(x >= (count ? 1 : LEAST_NUMBER) && x <= LARGEST_NUMBER) ||
+            (count && x != (double)(int32_t)x)) {
+            tool_usage_error(t, "--%s takes a %s to %g, not '%s'", f->name,
+                             count ? "whole number from 1" : "number above 0 and up",
+                             LARGEST_NUMBER, value);
             return false;
         }
-        if (f->kind == FLAG_NUMBER)
-            *(double *)field = x;
-        else
+        if (count)
             *(int *)field = (int)x;
+        else
+            *(double *)field = x;
         return true;
     }
     }
@@ -187,7 +195,24 @@ static bool read_flag(struct tool *t, int argc, char **argv, int *i) {
         }
         value = argv[++*i];
     }
+    if (!*value && (f->kind == FLAG_STRING || f->kind == FLAG_LIST) &&
+        offsetof(struct tool, format) != f->field) {
+        tool_usage_error(t, "--%s needs a value: %s", f->name, f->argument);
+        return false;
+    }
     return set_flag(t, f, value);
+}
+
+/* A first word that is near to a command and no file: said here, since as a model's name it would
+ * lead to messages about files. */
+static bool misspelt_command(struct tool *t, const char *word) {
+    const char *names[sizeof args_commands / sizeof *args_commands];
+    for (size_t i = 0; i < args_n_commands; i++) names[i] = args_commands[i].name;
+    const char *near = *word == '-' ? NULL : diag_nearest(word, names, args_n_commands);
+    if (!near || access(word, F_OK) == 0) return false;
+    tool_usage_error(t, "there is no command and no file '%s'; did you mean `ddpc %s`?", word,
+                     near);
+    return true;
 }
 
 bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
@@ -205,8 +230,17 @@ bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
         args_print_usage(NULL, stdout);
         return false;
     }
+    /* Errors before that flag's turn are printed in its form too. */
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--diagnostics=json") ||
+            (!strcmp(argv[i], "json") && !strcmp(argv[i - 1], "--diagnostics")))
+            t->diagnostics = DIAGNOSTICS_JSON;
     t->command = args_command(argv[1]);
     int first = t->command ? 2 : 1;
+    if (!t->command && misspelt_command(t, argv[1])) {
+        *exit_code = TOOL_USAGE;
+        return false;
+    }
     if (!t->command) t->command = args_command("compile");
 
     *exit_code = TOOL_USAGE;
@@ -220,6 +254,9 @@ bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
             return false;
         } else if (!flags_end && argv[i][0] == '-' && argv[i][1]) {
             if (!read_flag(t, argc, argv, &i)) return false;
+        } else if (!*argv[i]) {
+            tool_usage_error(t, "an argument is empty");
+            return false;
         } else {
             vec_push(&t->args, argv[i]);
         }

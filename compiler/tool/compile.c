@@ -5,9 +5,9 @@
 
 enum { EMIT_PLAN, EMIT_JSON, EMIT_HEADER };
 
-static bool write_plan(const struct plan *p, const char *path, int emit) {
+static bool write_plan(const struct tool *t, const struct plan *p, int emit) {
     struct tool_output o;
-    FILE *out = tool_output_open(&o, path);
+    FILE *out = tool_output_open(t, &o, t->output);
     if (!out) return false;
     switch (emit) {
     case EMIT_PLAN: fwrite(p->bytes, 1, p->size, out); break;
@@ -25,7 +25,7 @@ int tool_compile(struct tool *t) {
 
     struct compilation c;
     int exit_code = tool_run_pipeline(t, &c, PIPELINE_emit);
-    if (exit_code == TOOL_OK && !write_plan(c.plan, t->output, emit)) exit_code = TOOL_USAGE;
+    if (exit_code == TOOL_OK && !write_plan(t, c.plan, emit)) exit_code = TOOL_USAGE;
     pipeline_free(&c);
     return exit_code;
 }

@@ -33,7 +33,7 @@ int tool_diff(struct tool *t) {
     if (!old || !new) goto cleanup;
     struct diff d = {.old = old, .new = new, .arena = &t->arena};
     diff_plans(&d);
-    FILE *out = tool_output_open(&output, t->output);
+    FILE *out = tool_output_open(t, &output, t->output);
     if (out) {
         if (format == 0)
             diff_print_text(&d, out);

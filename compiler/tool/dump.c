@@ -111,7 +111,7 @@ int tool_dump(struct tool *t) {
     if (format < 0) return TOOL_USAGE;
     struct plan *p = tool_open_plan(t, t->args.at[0]);
     if (!p) return TOOL_USAGE;
-    FILE *out = tool_output_open(&output, t->output);
+    FILE *out = tool_output_open(t, &output, t->output);
     if (out) print[format](p, out);
     plan_close(p);
     return out && tool_output_close(&output, true) ? TOOL_OK : TOOL_USAGE;

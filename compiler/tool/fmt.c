@@ -23,7 +23,7 @@ int tool_fmt(struct tool *t) {
     int status = ok ? TOOL_OK : TOOL_REJECTED;
     if (ok) {
         struct tool_output output;
-        FILE *out = tool_output_open(&output, t->output);
+        FILE *out = tool_output_open(t, &output, t->output);
         if (out) ir_print(&module, out);
         if (!out || !tool_output_close(&output, true)) status = TOOL_USAGE;
     }

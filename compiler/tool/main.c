@@ -3,6 +3,7 @@
  * Commands and flags are tables (commands.def, flags.def), from which come the parsing here, the
  * usage texts and `ddpc help`. `ddpc MODEL -o PLAN` without a command's name compiles. */
 #include "args.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,9 @@ int main(int argc, char **argv) {
     args_free(&t);
     /* A full disk shows only when the last bytes leave. */
     if (fflush(stdout) || ferror(stdout)) {
-        perror("ddpc: error: cannot write to standard output");
+        const char *why = strerror(errno);
+        if (!tool_complain_json(&t, DIAG_CANNOT_WRITE, "standard output", why, NULL))
+            fprintf(stderr, "ddpc: error: cannot write to standard output: %s\n", why);
         if (exit_code == TOOL_OK) exit_code = TOOL_USAGE;
     }
     return exit_code;

@@ -9,24 +9,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void complain(const char *what, const char *path) {
-    fprintf(stderr, "ddpc: error: %s %s: %s\n", what, path, strerror(errno));
+static void complain(const struct tool_output *o, const char *what) {
+    struct arena a = {0};
+    const char *path = o->path ? o->path : "standard output", *why = strerror(errno);
+    if (!tool_complain_json(o->tool, DIAG_CANNOT_WRITE, path, arena_printf(&a, "%s: %s", what, why),
+                            NULL))
+        fprintf(stderr, "ddpc: error: %s %s: %s\n", what, path, why);
+    arena_free(&a);
 }
 
-FILE *tool_output_open(struct tool_output *o, const char *path) {
-    memset(o, 0, sizeof *o);
+FILE *tool_output_open(const struct tool *t, struct tool_output *o, const char *path) {
+    *o = (struct tool_output){.tool = t};
     if (!path || !strcmp(path, "-")) return o->file = stdout;
     o->path = path;
     struct stat st;
     bool exists = stat(path, &st) == 0;
     if (exists && S_ISDIR(st.st_mode)) {
         errno = EISDIR;
-        complain("cannot write", path);
+        complain(o, "cannot write");
         return NULL;
     }
     if (exists && !S_ISREG(st.st_mode)) {
         o->file = fopen(path, "wb");
-        if (!o->file) complain("cannot write", path);
+        if (!o->file) complain(o, "cannot write");
         return o->file;
     }
     size_t size = strlen(path) + sizeof ".XXXXXX";
@@ -41,7 +46,7 @@ FILE *tool_output_open(struct tool_output *o, const char *path) {
         if (fchmod(fd, exists ? st.st_mode & 0777 : 0666 & ~mask) == 0) o->file = fdopen(fd, "wb");
     }
     if (!o->file) {
-        complain("cannot write", path);
+        complain(o, "cannot write");
         if (fd >= 0) {
             close(fd);
             unlink(o->temporary);
@@ -61,12 +66,12 @@ bool tool_output_close(struct tool_output *o, bool keep) {
     }
     errno = error;
     if (!ok) {
-        complain("cannot write", o->path ? o->path : "standard output");
+        complain(o, "cannot write");
         if (!o->path) clearerr(stdout); /* said once is enough */
     }
     if (o->temporary) {
         if (ok && keep && rename(o->temporary, o->path) != 0) {
-            complain("cannot rename the finished file to", o->path);
+            complain(o, "cannot rename the finished file to");
             ok = false;
         }
         if (!ok || !keep) unlink(o->temporary);

@@ -50,11 +50,19 @@ static void set_location(json_t *object, struct diags *d, ir_loc loc) {
     json_object_set_new(object, "column", json_integer(column));
 }
 
+/* A broken text may have a million mistakes; no tool that reads these wants more of each kind. */
+enum { JSON_MAX_SHOWN = 1000 };
+
 static void print_json(struct diags *d, FILE *out) {
     struct arena a = {0};
     json_t *list = json_array();
+    uint32_t shown[2] = {0}, hidden = 0; /* errors apart, so that warnings push none out */
     for (uint32_t i = 0; i < d->all.n; i++) {
         const struct diag *g = d->all.at[i];
+        if (shown[g->severity == DIAG_ERROR]++ >= JSON_MAX_SHOWN) {
+            hidden++;
+            continue;
+        }
         char code[16];
         snprintf(code, sizeof code, "DDP%04d", (int)g->code);
         const char *file = g->file                            ? g->file
@@ -74,7 +82,8 @@ static void print_json(struct diags *d, FILE *out) {
         json_object_set_new(o, "help", g->help ? json_string(tool_utf8(&a, g->help)) : json_null());
         json_array_append_new(list, o);
     }
-    json_t *root = json_pack("{s:s, s:o}", "format_version", "1.0", "diagnostics", list);
+    json_t *root = json_pack("{s:s, s:o, s:I}", "format_version", "1.0", "diagnostics", list,
+                             "not_shown", (json_int_t)hidden);
     json_dumpf(root, out, JSON_COMPACT);
     fputc('\n', out);
     json_decref(root);
@@ -89,6 +98,18 @@ void tool_print_diags(const struct tool *t, struct diags *d) {
     }
     bool color = t->color == COLOR_ALWAYS || (t->color == COLOR_AUTO && isatty(STDERR_FILENO));
     diags_print(d, stderr, t->diagnostics == DIAGNOSTICS_SHORT, color);
+}
+
+bool tool_complain_json(const struct tool *t, enum diag_code code, const char *file,
+                        const char *text, const char *help) {
+    if (t->diagnostics != DIAGNOSTICS_JSON) return false;
+    struct diags d;
+    diags_init(&d, NULL);
+    struct diag *g = diag_plain(&d, code, file, "%s", text);
+    if (help) diag_set_help(&d, g, "%s", help);
+    tool_print_diags(t, &d);
+    diags_free(&d);
+    return true;
 }
 
 /* ---- --print-after --------------------------------------------------------------------------- */

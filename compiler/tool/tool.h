@@ -49,6 +49,11 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
 /* Prints what was collected in the form that --diagnostics asks for. */
 void tool_print_diags(const struct tool *t, struct diags *d);
 
+/* With --diagnostics=json prints one error with a code and returns true; else false, and the caller
+ * prints its text. help may be NULL. */
+bool tool_complain_json(const struct tool *t, enum diag_code code, const char *file,
+                        const char *text, const char *help);
+
 /* "ddpc check: error: ..." and the usage on standard error; returns TOOL_USAGE. */
 int tool_usage_error(const struct tool *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -61,11 +66,12 @@ int tool_choice(const struct tool *t, const char *flag, const char *value, const
  * close. path NULL or "-" is standard output. Both report their own errors; open returns NULL,
  * close false. */
 struct tool_output {
+    const struct tool *tool;
     FILE *file;
     const char *path;
     char *temporary;
 };
-FILE *tool_output_open(struct tool_output *o, const char *path);
+FILE *tool_output_open(const struct tool *t, struct tool_output *o, const char *path);
 /* keep false: throw away what was written. */
 bool tool_output_close(struct tool_output *o, bool keep);
 
