@@ -132,6 +132,7 @@ static void need(struct maker *k, ir_value v) {
 
 static void need_inputs(struct maker *k, ir_node n) {
     ir_value a = ir_input(k->m, n, 0), b = ir_input(k->m, n, 1);
+    need(k, k->n.opposite[ir_outputs(k->m, n)[0]]);
     switch (numbering_logic(&k->n, n)) {
     case LOGIC_CAST:
     case LOGIC_SHAPE:
@@ -173,8 +174,11 @@ static void need_graph(struct maker *k, ir_graph g) {
             need(k, ir_input(m, n, 1));
             need(k, control_graph_output(m, c->body, 0));
         }
-        ir_graph inner;
-        for (uint32_t j = 0; (inner = control_graph(m, n, j)); j++) need_graph(k, inner);
+        /* Backwards here too: what the second graph needs may be numbered as a value of the first.
+         */
+        uint32_t inner = 0;
+        while (control_graph(m, n, inner)) inner++;
+        while (inner-- > 0) need_graph(k, control_graph(m, n, inner));
     }
 }
 
@@ -190,6 +194,7 @@ static void assume(struct maker *k, const struct step *step) {
         if (k->assumed[v]) continue;
         k->assumed[v] = 1 + a.is;
         if (value->def != IR_DEF_NODE) continue;
+        if (k->n.opposite[v]) vec_push(&todo, ((struct assumption){k->n.opposite[v], !a.is}));
         enum logic l = numbering_logic(&k->n, value->node);
         bool both = (l == LOGIC_AND && a.is) || (l == LOGIC_OR && !a.is);
         bool one =
@@ -230,6 +235,7 @@ static bdd function_of(struct maker *k, ir_value v) {
     if (k->assumed[v]) return k->assumed[v] == 2 ? BDD_TRUE : BDD_FALSE;
     if (numbering_constant(&k->n, v, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (value->def != IR_DEF_NODE) return variable(k, v);
+    if (k->n.opposite[v]) return bdd_not(k->bdd, condition_of(k->c, k->n.opposite[v]));
     ir_value a = ir_input(k->m, value->node, 0), b = ir_input(k->m, value->node, 1);
     const struct control *c = control_of(&k->c->control, value->node);
     if (c && c->kind == CONTROL_IF)

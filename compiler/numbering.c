@@ -1,28 +1,33 @@
 /* Value numbering and loop levels, for the conditions of control flow.
  *
  * Two `Greater(x, half)` are one branch, not two: a layer that is used when the one holds and
- * another that is used when it does not are never both absent. So comparisons and logic are
- * numbered by what they compute - operator, attributes, numbers of the inputs - and equal ones
- * share a variable. Inputs in turn are equal if they are one value, copies of one, or small
- * constants with the same text, since exporters write a constant again at each use. Random
- * operators are never numbered: two executions of one node give two values (IEEE comparisons are
- * not complements because of NaN, so `a > b` and `a <= b` stay two branches).
+ * another that is used when it does not are never both absent. So values are numbered by what
+ * computes them - operator, attributes, numbers of the inputs - and equal ones share a variable:
+ * exporters write the same arithmetic, and the same constant, again at each use. Only what stands at
+ * most NEAR steps before a condition is numbered: further back copies are rare, and models are
+ * large. Random operators
+ * are never numbered: two executions of one node give two values. Of integers `a > b` and `a <= b`
+ * are opposites; of floats they are not, because of NaN, and stay two branches.
  *
  * A boolean inside a loop's body may have another value in each trip. A value's level is the depth
  * of the innermost loop on whose carried values, trip number, scan slices or random operators it
  * depends; 0 means that all trips see one value. Where levels are not known exactly they are too
  * deep, never too shallow: a deeper level only forgets that two trips agree.
  *
- * One walk in execution order fills all three tables. */
+ * A walk backwards finds what is near, one in execution order fills all tables. */
 #include "numbering.h"
 
 #include <string.h>
 
-enum { MAX_NUMBERED_BYTES = 512 }; /* of a constant's text */
+enum {
+    MAX_NUMBERED_BYTES = 512, /* of a constant's text */
+    NEAR = 16                 /* operators, not counting logic */
+};
 
 struct walk {
     struct numbering *n;
     const struct ir_module *m;
+    uint8_t *near;      /* by value: how many steps further back is still near a condition, + 1 */
     VEC(ir_node) slots; /* hash table of numbered nodes; n is its size, a power of two */
     uint32_t used;
 };
@@ -140,10 +145,11 @@ static bool attr_equal(const struct ir_module *m, ir_attr a, ir_attr b) {
 /* What a node computes: its operator and the numbers of its inputs, mirrored and sorted where that
  * changes nothing. */
 struct key {
-    uint32_t op; /* a definition */
+    uint32_t op; /* a definition; MIRRORED and a logic for an inequality */
     ir_value a, b;
     uint32_t n_inputs;
 };
+#define MIRRORED 0x80000000u
 
 static struct key key_of(const struct walk *w, ir_node n) {
     const struct ir_node_info *node = &w->m->node.at[n];
@@ -158,14 +164,17 @@ static struct key key_of(const struct walk *w, ir_node n) {
     }
     if (mirrored) k.op = l == LOGIC_GREATER ? LOGIC_LESS : LOGIC_LESS_OR_EQUAL;
     if (l == LOGIC_LESS || l == LOGIC_LESS_OR_EQUAL) k.op = l;
-    if (mirrored || l == LOGIC_LESS || l == LOGIC_LESS_OR_EQUAL) k.op |= 0x80000000;
+    if (mirrored || l == LOGIC_LESS || l == LOGIC_LESS_OR_EQUAL) k.op |= MIRRORED;
     return k;
+}
+
+static bool keys_equal(struct key j, struct key k) {
+    return j.op == k.op && j.a == k.a && j.b == k.b && j.n_inputs == k.n_inputs;
 }
 
 static bool nodes_equal(const struct walk *w, ir_node x, ir_node y) {
     const struct ir_node_info *a = &w->m->node.at[x], *b = &w->m->node.at[y];
-    struct key j = key_of(w, x), k = key_of(w, y);
-    if (j.op != k.op || j.a != k.a || j.b != k.b || j.n_inputs != k.n_inputs) return false;
+    if (!keys_equal(key_of(w, x), key_of(w, y))) return false;
     for (uint32_t i = 2; i < a->n_inputs; i++)
         if (w->n->same[ir_input(w->m, x, i)] != w->n->same[ir_input(w->m, y, i)]) return false;
     if (a->n_attrs != b->n_attrs) return false;
@@ -190,23 +199,44 @@ static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n) {
     return h;
 }
 
-static uint32_t hash_node(const struct walk *w, ir_node n) {
-    const struct ir_module *m = w->m;
-    struct key k = key_of(w, n);
-    uint64_t h = k.op * 0x9E3779B97F4A7C15u ^ k.a * 0xC2B2AE3D27D4EB4Fu ^ k.b * 0x165667B19E3779F9u;
-    if (numbering_logic(w->n, n) == LOGIC_CONSTANT) {
-        const struct ir_attr_info *a = &m->attr.at[m->node.at[n].attrs];
-        const union ir_attr_value *v = &m->attr_value.at[a->values];
+static uint64_t hash_attr(const struct ir_module *m, uint64_t h, const struct ir_attr_info *a) {
+    for (uint32_t i = 0; i < a->n_values; i++) {
+        const union ir_attr_value *v = &m->attr_value.at[a->values + i];
         if (a->kind == IR_ATTR_TENSOR) {
             const struct ir_data_info *d = &m->data.at[v->tensor.data];
+            if (d->kind != IR_DATA_LITERALS || d->length > MAX_NUMBERED_BYTES) continue;
             h = hash_bytes(h ^ v->tensor.type, m->source->bytes + d->loc, d->length);
-        } else
-            h = a->kind == IR_ATTR_INT ? hash_bytes(h, &v->i, sizeof v->i)
-                                       : hash_bytes(h, &v->f, sizeof v->f);
+        } else if (a->kind == IR_ATTR_INT || a->kind == IR_ATTR_INTS)
+            h = hash_bytes(h, &v->i, sizeof v->i);
+        else if (a->kind == IR_ATTR_FLOAT || a->kind == IR_ATTR_FLOATS)
+            h = hash_bytes(h, &v->f, sizeof v->f);
+        else if (a->kind == IR_ATTR_STRING)
+            h = hash_bytes(h, &v->s, sizeof v->s);
     }
+    return h;
+}
+
+static uint64_t hash_key(struct key k) {
+    return k.op * 0x9E3779B97F4A7C15u ^ k.a * 0xC2B2AE3D27D4EB4Fu ^ k.b * 0x165667B19E3779F9u;
+}
+
+static uint32_t mix(uint64_t h) {
     h ^= h >> 31;
     h *= 0xBF58476D1CE4E5B9u;
     return (uint32_t)(h >> 32);
+}
+
+/* Inequalities have two inputs and no attributes: their hash is that of the key. */
+static uint32_t hash_node(const struct walk *w, ir_node n) {
+    const struct ir_node_info *node = &w->m->node.at[n];
+    uint64_t h = hash_key(key_of(w, n));
+    for (uint32_t i = 2; i < node->n_inputs; i++) {
+        ir_value v = w->n->same[ir_input(w->m, n, i)];
+        h = hash_bytes(h, &v, sizeof v);
+    }
+    for (uint32_t i = 0; i < node->n_attrs; i++)
+        h = hash_attr(w->m, h, &w->m->attr.at[node->attrs + i]);
+    return mix(h);
 }
 
 /* The slot of an equal node, or the free one where it belongs. */
@@ -215,6 +245,21 @@ static ir_node *slot_of(struct walk *w, ir_node n) {
     for (;; i++) {
         ir_node *slot = &w->slots.at[i & (w->slots.n - 1)];
         if (!*slot || nodes_equal(w, *slot, n)) return slot;
+    }
+}
+
+/* For an inequality of integers: the earlier value that is true where it is false, or 0. */
+static ir_value opposite_of(struct walk *w, ir_node n) {
+    struct key k = key_of(w, n);
+    if (!(k.op & MIRRORED) ||
+        ir_type_carries_gradient(w->m, w->m->value.at[ir_input(w->m, n, 0)].type))
+        return 0;
+    bool less = k.op == (MIRRORED | LOGIC_LESS);
+    struct key other = {MIRRORED | (less ? LOGIC_LESS_OR_EQUAL : LOGIC_LESS), k.b, k.a, 2};
+    for (uint32_t i = mix(hash_key(other));; i++) {
+        ir_node slot = w->slots.at[i & (w->slots.n - 1)];
+        if (!slot) return 0;
+        if (keys_equal(key_of(w, slot), other)) return ir_outputs(w->m, slot)[0];
     }
 }
 
@@ -236,8 +281,45 @@ static void number_node(struct walk *w, ir_node n) {
     ir_node *slot = slot_of(w, n);
     if (*slot)
         w->n->same[out] = w->n->same[ir_outputs(w->m, *slot)[0]];
-    else
+    else {
+        w->n->opposite[out] = opposite_of(w, n);
         *slot = n, w->used++;
+    }
+}
+
+/* ---- what is near a condition ------------------------------------------------------------------- */
+
+static void near(struct walk *w, ir_value v, uint8_t steps) {
+    if (w->near[v] < steps) w->near[v] = steps;
+}
+
+static void near_graph(struct walk *w, ir_graph g) {
+    const struct ir_module *m = w->m;
+    const struct ir_graph_info *graph = &m->graph.at[g];
+    for (uint32_t i = graph->n_nodes; i-- > 0;) {
+        ir_node n = m->node_list.at[graph->nodes + i];
+        const struct ir_node_info *node = &m->node.at[n];
+        const struct control *c = control_of(w->n->control, n);
+        const ir_value *in = ir_inputs(m, n), *out = ir_outputs(m, n);
+        if (!c) {
+            uint8_t steps = node->n_outputs ? w->near[out[0]] : 0;
+            if (!steps) continue;
+            steps -= !w->n->boolish[out[0]];
+            for (uint32_t k = 0; k < node->n_inputs; k++) near(w, in[k], steps);
+            continue;
+        }
+        /* The condition; the trip count and the start; what is scanned. */
+        uint32_t decide = c->kind == CONTROL_IF ? 1 : c->kind == CONTROL_LOOP ? 2 : node->n_inputs;
+        for (uint32_t k = 0; k < decide && k < node->n_inputs; k++) near(w, in[k], NEAR);
+        if (c->kind == CONTROL_LOOP) near(w, control_graph_output(m, c->body, 0), NEAR);
+        for (uint32_t o = 0; c->kind == CONTROL_IF && o < node->n_outputs; o++) {
+            near(w, control_graph_output(m, c->body, o), w->near[out[o]]);
+            near(w, control_graph_output(m, c->otherwise, o), w->near[out[o]]);
+        }
+        uint32_t inner = 0;
+        while (control_graph(m, n, inner)) inner++;
+        while (inner-- > 0) near_graph(w, control_graph(m, n, inner));
+    }
 }
 
 /* ---- the walk -------------------------------------------------------------------------------- */
@@ -298,8 +380,8 @@ static bool walk_graph(struct walk *w, ir_graph g, uint16_t depth) {
                                    (l == LOGIC_COPY || l == LOGIC_SHAPE || l == LOGIC_CAST));
         if (l == LOGIC_COPY && node->n_inputs)
             n->same[out[0]] = n->same[in[0]];
-        else if (node->n_outputs == 1 &&
-                 (l == LOGIC_CONSTANT ? small_constant(m, at) : flags & OP_DETERMINISTIC_BOOL))
+        else if (node->n_outputs == 1 && !random && !c && w->near[out[0]] &&
+                 (l != LOGIC_CONSTANT || small_constant(m, at)))
             number_node(w, at);
     }
     return any_random;
@@ -314,13 +396,17 @@ void numbering_make(struct numbering *n, const struct ir_module *m, const struct
         if (def && def < n->n_logic) n->logic[def] = logic_ops[i].logic;
     }
     n->same = arena_new(a, ir_value, m->value.n);
+    n->opposite = arena_new(a, ir_value, m->value.n);
     n->level = arena_new(a, uint16_t, m->value.n);
     n->boolish = arena_new(a, bool, m->value.n);
     for (ir_value v = 0; v < m->value.n; v++) {
         n->same[v] = v;
         n->boolish[v] = is_bool(m, v);
     }
-    struct walk w = {.n = n, .m = m};
+    struct arena scratch = {0};
+    struct walk w = {.n = n, .m = m, .near = arena_new(&scratch, uint8_t, m->value.n)};
+    near_graph(&w, m->main);
     walk_graph(&w, m->main, 0);
     vec_free(&w.slots);
+    arena_free(&scratch);
 }

@@ -29,7 +29,9 @@ struct numbering {
     const struct control_flow *control;
     uint8_t *logic; /* by operator definition: enum logic */
     uint32_t n_logic;
-    ir_value *same;  /* by value: the first value that it equals, or itself */
+    ir_value *same;     /* by value: the first value that it equals, or itself */
+    ir_value *opposite; /* by value: of a first one, an earlier boolean that it is the negation of;
+                           or 0 */
     uint16_t *level; /* by value: the innermost loop whose trips it varies with, as a depth from 1;
                         0: with none */
     bool *boolish;   /* by value: a boolean, or the number 0 or 1 that one was cast to */

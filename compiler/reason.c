@@ -42,8 +42,25 @@ static const char *unread_text(const struct flow *f, struct arena *a, ir_value v
     const struct control *c = control_of(&f->c.control, value->node);
     const struct ir_node_info *node = &f->m->node.at[value->node];
     bool scan = c && control_is_loop(c) && value->output >= c->n_state;
-    return arena_printf(a, "feeds only %soutput %s of %s (line %u), which nothing reads",
-                        scan ? "scan " : "", name, ir_text(f->m, node->op), line_of(f, node->loc));
+    const char *text =
+        arena_printf(a, "feeds only %soutput %s of %s (line %u), which nothing reads",
+                     scan ? "scan " : "", name, ir_text(f->m, node->op), line_of(f, node->loc));
+    /* Who reads the other output wonders. */
+    for (uint32_t o = 0; !c && o < node->n_outputs; o++) {
+        ir_value other = ir_outputs(f->m, value->node)[o];
+        if (other && cut_at_output(f, value->node, o))
+            return arena_printf(a, "%s; its output %s carries no gradient", text,
+                                ir_value_name(f->m, other));
+    }
+    return text;
+}
+
+/* No output of the operator ever carries a gradient. */
+static bool makes_none(const struct flow *f, ir_node n) {
+    const struct op_def *def = op_get(f->p->ops, f->m->node.at[n].def);
+    for (uint32_t o = 0; o < f->m->node.at[n].n_outputs; o++)
+        if (op_output_carries(def, o)) return false;
+    return true;
 }
 
 static const char *input_text(const struct flow *f, struct arena *a, const struct cut *c) {
@@ -55,8 +72,16 @@ static const char *input_text(const struct flow *f, struct arena *a, const struc
     if (control && control_is_loop(control))
         return arena_printf(a, "only decides how often %s runs", at);
     if (!strcmp(op, "StopGradient")) return arena_printf(a, "is detached by %s", at);
-    const char *input = op_input_of(f->p->ops, node->def, c->index)->name;
-    if (!input || !*input) input = ir_value_name(f->m, ir_input(f->m, c->node, c->index));
+    if (makes_none(f, c->node))
+        return arena_printf(a, "ends at %s, whose result carries no gradient", at);
+    const struct op_input *def = op_input_of(f->p->ops, node->def, c->index);
+    ir_value v = ir_input(f->m, c->node, c->index);
+    if (def->rule != OP_STOP && !f->type_carries[f->m->value.at[v].type])
+        return arena_printf(a, "ends at %s, whose input %s is %s and carries no gradient", at,
+                            ir_value_name(f->m, v),
+                            ir_dtype_text(ir_type_dtype(f->m, f->m->value.at[v].type)));
+    const char *input = def->name;
+    if (!input || !*input) input = ir_value_name(f->m, v);
     return arena_printf(a, "ends at %s, whose input '%s' passes no gradient", at, input);
 }
 
@@ -305,12 +330,12 @@ static void reason_reached(const struct flow *f, struct uses uses, struct gradie
     struct arena *a = &f->p->arena;
     const char *used = "it is a loss itself";
     if (uses.first && g->contributions == 1)
-        used = arena_printf(a, "1 contribution, by %s", node_text(f, a, uses.first));
+        used = arena_printf(a, "gets its gradient from %s", node_text(f, a, uses.first));
     else if (uses.first)
-        used = arena_printf(a, "%u contributions, the first by %s", g->contributions,
+        used = arena_printf(a, "gets its gradient from %u uses, the first %s", g->contributions,
                             node_text(f, a, uses.first));
     if (g->class == GRAD_ALWAYS)
-        g->reason = arena_printf(a, "%s; a path to the loss in every execution", used);
+        g->reason = arena_printf(a, "%s, in every execution", used);
     else if (g->exact)
         g->reason = arena_printf(a, "only when %s: %s", g->guard, used);
     else if (g->may == BDD_TRUE)

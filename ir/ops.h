@@ -21,7 +21,6 @@ enum op_flag {
     OP_RANDOM = 1,     /* two executions differ: never the same branch */
     OP_MOVES_DATA = 2, /* rearranges elements only (Reshape, Transpose, Slice ...): STE passes it */
     OP_ASSUMED = 4,    /* accepted by --assume-differentiable or --ops */
-    OP_DETERMINISTIC_BOOL = 8, /* comparison or logic: value-numbered as a branch */
 };
 
 struct op_input {

@@ -491,6 +491,17 @@ Test(loops, scan_and_sequence_map) {
            "w conditional (len(xs)>=1); v conditional (len(xs)>=1)");
 }
 
+Test(loops, a_scanned_slice_is_certain_only_if_its_trip_is) {
+    /* A slice needs two trips to reach `a`: with one there is none. */
+    expect(HEAD
+           "m (float[3] x, float[N,3] ys) => (float[3] loss) <float[3] w> {\n"
+           "  zs = Mul (ys, w)\n"
+           "  a, b = Scan <num_scan_inputs = 1, body = g (float[3] s, float[3] t, float[3] e)\n"
+           "    => (s2, t2) { s2 = Identity (t)  t2 = Identity (e) }> (x, x, zs)\n"
+           "  loss = Relu (a) }",
+           "w sometimes (N>=1)");
+}
+
 Test(loops, nested_ones_and_variables_of_the_outer_trip) {
     expect(
         HEAD "m (float[3] x, float u) => (float[3] loss) <float[3] w, float[3] v> {\n" LITERAL("3")
@@ -555,12 +566,20 @@ Test(reasons, name_the_cut) {
 #define ONE(nodes) HEAD "m (float[3] x) => (float[3] loss, float[3] other) <float[3] w> {\n" nodes
 #define REST       "\n loss = Relu (x) other = Relu (x) }"
     expect_reason(ONE("c = ArgMax (w)" REST), "w",
-                  "its only use ends at ArgMax (c, line 3), whose input 'data' passes no gradient");
+                  "its only use ends at ArgMax (c, line 3), whose result carries no gradient");
     expect_reason(
         ONE("c = Cast <to = 7> (w)" REST), "w",
         "its only use ends at Cast (c, line 3), whose output is int64 and carries no gradient");
     expect_reason(ONE("c = ddpc.StopGradient (w)" REST), "w",
                   "its only use is detached by StopGradient (c, line 3)");
+    expect_reason(ONE("n = Constant <value = int64[1] {1}> ()\n v, i = TopK (w, n)" REST), "w",
+                  "feeds only output v of TopK (line 4), which nothing reads; its output i carries "
+                  "no gradient");
+    expect_reason(ONE("c = Constant <value = float {0.1}> ()\n q = QuantizeLinear (w, c)\n"
+                      "f = Cast <to = 1> (q)" REST),
+                  "w",
+                  "its only use ends at Cast (f, line 5), whose input q is uint8 and carries no "
+                  "gradient");
     expect_reason(ONE("c = Mul (x, w)\n d = Relu (c)" REST), "w",
                   "feeds only output d of Relu (line 4), which nothing reads");
     expect_reason(ONE("loss = Relu (x)\n other = Mul (x, w) }"), "w",
@@ -568,8 +587,8 @@ Test(reasons, name_the_cut) {
     expect_reason(ONE(REST), "w", "nothing reads it");
     expect_reason(
         ONE("c = ArgMax (w)\n d = Shape (w)" REST), "w",
-        "none of its 2 uses reaches a loss: the first ends at ArgMax (c, line 3), whose input "
-        "'data' passes no gradient");
+        "none of its 2 uses reaches a loss: the first ends at ArgMax (c, line 3), whose result "
+        "carries no gradient");
     expect_reason(
         ONE("n = Constant <value = int64 {3}> ()\n a, b = Loop (n, , w, x) <body = g\n"
             "(int64 i, bool on, float[3] s, float[3] t) => (bool on2, t, s) {\n"
@@ -595,10 +614,10 @@ Test(reasons, say_when_and_by_what) {
              "  h = Mul (x, v)\n"
              "  loss = If (keep) <then_branch = t () => (a) { a = Mul (h, w) },\n"
              "    else_branch = e () => (b) { b = Mul (h, v) }> }";
-    expect_reason(text, "w", "only when keep: 1 contribution, by Mul (a, line 4)");
+    expect_reason(text, "w", "only when keep: gets its gradient from Mul (a, line 4)");
     expect_reason(
         text, "v",
-        "2 contributions, the first by Mul (h, line 3); a path to the loss in every execution");
+        "gets its gradient from 2 uses, the first Mul (h, line 3), in every execution");
 }
 
 static const char *explained(const char *text, const char *param, char *into, size_t size) {
@@ -620,7 +639,7 @@ Test(reasons, explain_shows_the_way_or_every_cut) {
     char out[4096];
     cr_assert_str_eq(explained(text, "w", out, sizeof out),
                      "  step train: conditional\n"
-                     "  only when keep: 1 contribution, by Mul (h, line 3)\n"
+                     "  only when keep: gets its gradient from Mul (h, line 3)\n"
                      "  a way to the loss:\n"
                      "    w  only when keep\n"
                      "    -> Mul (h, line 3)  only when keep\n"
@@ -632,8 +651,8 @@ Test(reasons, explain_shows_the_way_or_every_cut) {
         explained(text, "v", out, sizeof out),
         "  step train: never\n"
         "  none of its 2 uses reaches a loss: the first ends at ArgMax (c, line 4), whose "
-        "input 'data' passes no gradient\n"
+        "result carries no gradient\n"
         "  every way ends:\n"
-        "    ends at ArgMax (c, line 4), whose input 'data' passes no gradient\n"
-        "    ends at Shape (s, line 5), whose input 'data' passes no gradient\n");
+        "    ends at ArgMax (c, line 4), whose result carries no gradient\n"
+        "    ends at Shape (s, line 5), whose result carries no gradient\n");
 }
