@@ -46,14 +46,13 @@ struct plan *emit_plan(struct compilation *c) {
     void *bytes = NULL;
     size_t size = 0;
     if (!b) arena_out_of_memory(1);
-    if (!layout_plan(c, b)) goto cleanup;
+    layout_plan(c, b);
     add_options(c, b);
     if (!plan_build(b, &bytes, &size)) arena_out_of_memory(size);
     plan = plan_from_memory(bytes, size, &error);
     if (!plan)
         diag_plain(&c->diags, DIAG_PLAN_CANNOT_HOLD, c->path, "the finished plan %s",
                    error.message);
-cleanup:
     free(bytes);
     plan_builder_free(b);
     return plan;

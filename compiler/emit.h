@@ -14,6 +14,8 @@
 struct plan *emit_plan(struct compilation *c);
 
 /* layout.c */
-bool layout_plan(struct compilation *c, struct plan_builder *b);
+/* Asked before the schedule, whose sums rely on it. False after reporting what no plan can hold. */
+bool layout_fits(struct compilation *c);
+void layout_plan(struct compilation *c, struct plan_builder *b);
 
 #endif

@@ -41,6 +41,7 @@ struct reader {
 /* ---- guards ---------------------------------------------------------------------------------- */
 
 enum { MAX_GUARD_DEPTH = 200 };
+#define MOST_US 1e12 /* eleven days */
 
 struct guard {
     struct reader *r;
@@ -146,7 +147,8 @@ static bool read_guard(struct reader *r, const char *name, struct word text, bdd
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* A number if the next word is one. */
+/* Takes the next word if it is a number; NaN if it is one that no time can be, since as a branch's
+ * name it would silently make the gradient a conditional one. */
 static bool read_time(struct line *line, struct arena *a, double *us) {
     struct line ahead = *line;
     struct word w;
@@ -154,8 +156,9 @@ static bool read_time(struct line *line, struct arena *a, double *us) {
     char text[64], *end;
     memcpy(text, w.text, w.length);
     text[w.length] = 0;
-    *us = strtod(text, &end);
-    if (*end || !isfinite(*us) || *us < 0) return false;
+    double x = strtod(text, &end);
+    if (end == text || *end) return false;
+    *us = x >= 0 && x <= MOST_US ? x : (double)NAN;
     *line = ahead;
     return true;
 }
@@ -177,6 +180,11 @@ static bool read_line(struct reader *r, struct line line) {
     }
     double us = 0;
     bool timed = read_time(&line, &r->scratch, &us);
+    if (isnan(us)) {
+        lines_report(&r->lines, r->lines.number, DIAG_LIST_SYNTAX,
+                     "the ready time of '%s' is no number of µs from 0 to %g", name, MOST_US);
+        return false;
+    }
     if (p->params.n == 0) r->timed = timed;
     if (timed != r->timed) {
         lines_report(&r->lines, r->lines.number, DIAG_LIST_SYNTAX,
@@ -292,10 +300,18 @@ static bool check_flags(const struct options *o, struct diags *d) {
         const char *flag;
         bool given;
     } graph_flags[] = {
-        {"--loss", o->loss.n},     {"--assume", o->assume.n}, {"--tie", o->tie.n},
-        {"--alias", o->alias.n},   {"--step", o->step.n},     {"--dim", o->dim.n},
-        {"--params", o->params},   {"--ops", o->ops},         {"--params-from", o->params_from},
+        {"--loss", o->loss.n},
+        {"--assume", o->assume.n},
+        {"--tie", o->tie.n},
+        {"--alias", o->alias.n},
+        {"--step", o->step.n},
+        {"--dim", o->dim.n},
+        {"--params", o->params},
+        {"--ops", o->ops},
+        {"--params-from", o->params_from},
         {"--profile", o->profile},
+        {"--device", o->device},
+        {"--assume-differentiable", o->assume_differentiable.n},
     };
     bool ok = true;
     for (size_t i = 0; i < sizeof graph_flags / sizeof *graph_flags; i++) {
@@ -312,7 +328,7 @@ static bool read_all(struct reader *r, struct step *step) {
     bool ok = true;
     for (struct line line; lines_next(&r->lines, &line);) ok &= read_line(r, line);
     if (ok && !p->params.n) {
-        lines_report(&r->lines, r->lines.number, DIAG_LIST_SYNTAX, "the list has no parameter");
+        diag_plain(r->lines.diags, DIAG_LIST_SYNTAX, r->o->from_list, "the list has no parameter");
         ok = false;
     }
     bool *chosen = arena_new(&r->scratch, bool, p->params.n);

@@ -26,43 +26,51 @@ struct layout {
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static struct diag *refuse(struct layout *l, const struct param *p, const char *why) {
-    return diag_at(&l->c->diags, DIAG_PLAN_CANNOT_HOLD, p->loc,
-                   strtab_len(&l->p->m->strings, p->name), "parameter '%s' %s",
-                   ir_text(l->p->m, p->name), why);
+static bool refuse(struct compilation *c, const struct param *p, const char *why) {
+    diag_at(&c->diags, DIAG_PLAN_CANNOT_HOLD, p->loc, strtab_len(&c->module.strings, p->name),
+            "parameter '%s' %s", ir_text(&c->module, p->name), why);
+    return false;
 }
 
-/* What a plan has no field for: 2^52 elements are more bytes than any address space holds. */
-static bool check_param(struct layout *l, const struct param *p) {
-    const struct ir_type_info *type = &l->p->m->type.at[p->type];
-    const char *name = ir_text(l->p->m, p->name);
-    if (strlen(name) != strtab_len(&l->p->m->strings, p->name))
-        return refuse(l, p, "has a NUL byte in its name"), false;
-    if (!plan_dtype_bits(p->dtype))
-        return refuse(l, p, "has an element type without a size"), false;
+/* What a plan has no field for: 2^52 elements are more bytes than any address space holds, and so
+ * are 2^55 bytes in all. */
+static bool check_param(struct compilation *c, const struct param *p) {
+    const struct ir_module *m = &c->module;
+    const struct ir_type_info *type = &m->type.at[p->type];
+    if (strlen(ir_text(m, p->name)) != strtab_len(&m->strings, p->name))
+        return refuse(c, p, "has a NUL byte in its name");
+    if (!plan_dtype_bits(p->dtype)) return refuse(c, p, "has an element type without a size");
     uint64_t left = (uint64_t)1 << 52;
     for (int32_t i = 0; i < type->rank; i++) {
-        int64_t size = l->p->m->dim.at[type->dims + (uint32_t)i].size;
+        int64_t size = m->dim.at[type->dims + (uint32_t)i].size;
         if (size > 0 && (left /= (uint64_t)size) == 0)
-            return refuse(l, p, "has more than 2^52 elements"), false;
+            return refuse(c, p, "has more than 2^52 elements");
     }
     return true;
 }
 
-static bool add_params(struct layout *l) {
+bool layout_fits(struct compilation *c) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < c->program.params.n; i++) {
+        const struct param *p = &c->program.params.at[i];
+        if (p->kind == PARAM_BUFFER) continue;
+        if (!check_param(c, p)) return false;
+        bytes += (uint64_t)p->elements * plan_dtype_bits(p->dtype) / 8 + PLAN_SEGMENT_ALIGN;
+        if (bytes >= (uint64_t)1 << 55)
+            return refuse(c, p, "makes all parameters together more than 2^55 bytes");
+    }
+    return true;
+}
+
+static void add_params(struct layout *l) {
     struct program *p = l->p;
     VEC(int64_t) dims = {0};
-    bool ok = true;
     for (uint32_t i = 0; i < p->params.n; i++) {
         const struct param *param = &p->params.at[i];
         const struct ir_type_info *type = &p->m->type.at[param->type];
         struct plan_source source = {0, 0};
         l->param[i] = PLAN_NONE;
         if (param->kind == PARAM_BUFFER) continue;
-        if (!check_param(l, param)) {
-            ok = false;
-            continue;
-        }
         if (param->loc != IR_NO_LOC)
             source_position(&l->c->source, param->loc, &source.line, &source.column);
         dims.n = 0;
@@ -72,7 +80,6 @@ static bool add_params(struct layout *l) {
             plan_add_param(l->b, ir_text(p->m, param->name), param->dtype, dims.n, dims.at, source);
     }
     vec_free(&dims);
-    return ok;
 }
 
 /* ---- guards ---------------------------------------------------------------------------------- */
@@ -207,7 +214,7 @@ static void add_step(struct layout *l, uint32_t s) {
     }
 }
 
-bool layout_plan(struct compilation *c, struct plan_builder *b) {
+void layout_plan(struct compilation *c, struct plan_builder *b) {
     struct program *p = &c->program;
     struct arena *a = &p->arena;
     uint32_t n_functions = bdd_node_count(c->branches.bdd) + 2;
@@ -218,12 +225,9 @@ bool layout_plan(struct compilation *c, struct plan_builder *b) {
                        .function = arena_new(a, uint32_t, n_functions),
                        .guard = arena_new(a, uint32_t, n_functions),
                        .branch = arena_new(a, uint32_t, c->branches.all.n + 1)};
-    bool ok = add_params(&l);
-    if (ok) {
-        add_guards(&l);
-        for (uint32_t s = 0; s < p->steps.n; s++) add_step(&l, s);
-    }
+    add_params(&l);
+    add_guards(&l);
+    for (uint32_t s = 0; s < p->steps.n; s++) add_step(&l, s);
     vec_free(&l.order);
     vec_free(&l.stack);
-    return ok;
 }

@@ -12,8 +12,16 @@
 bool lines_open(struct lines *l, const char *path, struct diags *d) {
     *l = (struct lines){.path = path, .diags = d};
     const char *why;
-    if (source_open(&l->source, path, &why)) return true;
-    diag_plain(d, DIAG_CANNOT_READ, path, "cannot read the list: %s", why);
+    if (!source_open(&l->source, path, &why)) {
+        diag_plain(d, DIAG_CANNOT_READ, path, "cannot read the list: %s", why);
+        return false;
+    }
+    l->path = l->source.name; /* which calls standard input by a name */
+    const char *nul = l->source.size ? memchr(l->source.bytes, 0, l->source.size) : NULL;
+    if (!nul) return true;
+    diag_plain(d, DIAG_NOT_TEXT, l->path, "byte %zu is a NUL, which no text holds",
+               (size_t)(nul - l->source.bytes));
+    lines_close(l);
     return false;
 }
 
@@ -128,7 +136,9 @@ bool lines_type(struct lines *l, struct line *line, struct arena *a, const char 
                 struct ir_module *m, ir_type *out) {
     struct word w;
     enum ir_dtype dtype;
-    if (!line_word(line, a, &w) || !ir_dtype_parse(w.text, w.length, &dtype)) {
+    bool word = line_word(line, a, &w);
+    if (word && w.length > 6 && memcmp(w.text, "torch.", 6) == 0) w.text += 6, w.length -= 6;
+    if (!word || !ir_dtype_parse(w.text, w.length, &dtype)) {
         lines_report(l, l->number, DIAG_LIST_SYNTAX,
                      "after the name '%s' an element type must follow, as in `%s float32 3x5`",
                      name, name);

@@ -38,7 +38,8 @@ struct word line_rest(struct line *line);
 
 bool word_is(struct word w, const char *text);
 
-/* Reads `dtype shape` of a parameter; a complaint names it. False after reporting. */
+/* Reads `dtype shape` of a parameter, the dtype perhaps as PyTorch prints it (torch.float32); a
+ * complaint names the parameter. False after reporting. */
 bool lines_type(struct lines *l, struct line *line, struct arena *a, const char *name,
                 struct ir_module *m, ir_type *out);
 

@@ -125,7 +125,7 @@ static void check_schedule_flags(struct compilation *c) {
 static bool run_schedule(struct compilation *c) {
     check_schedule_flags(c);
     const char *topology = c->options->topology ? c->options->topology : "h100x8";
-    if (!topology_read(&c->topology, topology, &c->diags)) return false;
+    if (!topology_read(&c->topology, topology, &c->diags) || !layout_fits(c)) return false;
     for (uint32_t s = 0; s < c->program.steps.n; s++)
         if (!schedule_step(&c->program, s, &c->reach[s], &c->branches, &c->ready[s], &c->topology,
                            c->options, &c->diags, &c->sched[s]))

@@ -200,7 +200,7 @@ static void put_diag(struct diags *d, FILE *out, const struct diag *g, bool shor
     fputs(st->bold, out);
     if (g->file)
         puts_text(out, g->file);
-    else if (d->source)
+    else if (d->source && d->source->name) /* opened */
         put_place(d, out, g->loc);
     else
         fputs("ddpc", out);
