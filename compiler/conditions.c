@@ -17,6 +17,8 @@
  * one variable can stand for that boolean in every trip. These variables are numbered far above the
  * branches and appear in no result.
  *
+ * What the trip's number alone decides (`i == 0`) has known values where the trips are counted.
+ *
  * The condition that a loop passes to its body is true there by definition: the body runs because
  * it is. With that, `keep_going = Identity (cond_in)` is a known condition.
  *
@@ -85,7 +87,12 @@ static const char *branch_name(struct maker *k, ir_value v) {
 }
 
 static bdd variable(struct maker *k, ir_value v) {
-    if (k->n.level[v]) return bdd_var(k->bdd, add_own(k, k->n.level[v]));
+    if (k->n.level[v]) {
+        uint32_t own = add_own(k, k->n.level[v]);
+        struct loop_facts *loop = k->around.at[k->n.level[v] - 1];
+        vec_push(&loop->tests, ((struct trip_test){.variable = own, .value = v}));
+        return bdd_var(k->bdd, own);
+    }
     if (!k->branch_of[v])
         k->branch_of[v] = add_branch(k, (struct branch){.name = branch_name(k, v), .value = v}) + 1;
     return bdd_var(k->bdd, k->branch_of[v] - 1);
@@ -235,6 +242,7 @@ static bdd function_of(struct maker *k, ir_value v) {
     if (k->assumed[v]) return k->assumed[v] == 2 ? BDD_TRUE : BDD_FALSE;
     if (numbering_constant(&k->n, v, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (value->def != IR_DEF_NODE) return variable(k, v);
+    if (numbering_evaluate(&k->n, v, 0, 0, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (k->n.opposite[v]) return bdd_not(k->bdd, condition_of(k->c, k->n.opposite[v]));
     ir_value a = ir_input(k->m, value->node, 0), b = ir_input(k->m, value->node, 1);
     const struct control *c = control_of(&k->c->control, value->node);
@@ -317,6 +325,24 @@ static void loop_length(struct maker *k, const struct control *c, struct loop_fa
         facts->trips = 1;
 }
 
+/* `i == 0`, `i % 2`: keeps the tests that the number of the trip decides. */
+static void decide_tests(struct maker *k, const struct control *c, struct loop_facts *facts) {
+    uint32_t kept = 0;
+    bool known = c->kind == CONTROL_LOOP && facts->trips >= 1 && facts->trips <= 64;
+    ir_value number = control_graph_input(k->m, c->body, 0);
+    for (uint32_t i = 0; known && i < facts->tests.n; i++) {
+        struct trip_test test = facts->tests.at[i];
+        bool decided = true;
+        for (int64_t t = 0; decided && t < facts->trips; t++) {
+            int64_t is = 0;
+            decided = numbering_evaluate(&k->n, test.value, number, t, &is);
+            test.is |= (uint64_t)(is != 0) << t;
+        }
+        if (decided) facts->tests.at[kept++] = test;
+    }
+    facts->tests.n = kept;
+}
+
 static void function_graph(struct maker *k, ir_graph g) {
     const struct ir_module *m = k->m;
     const struct ir_graph_info *graph = &m->graph.at[g];
@@ -344,7 +370,10 @@ static void function_graph(struct maker *k, ir_graph g) {
                 loop_length(k, c, facts);
             else if (loop)
                 scan_length(k, c, facts);
-            if (loop) note_overflow(k, facts->runs);
+            if (loop) {
+                note_overflow(k, facts->runs);
+                decide_tests(k, c, facts);
+            }
         }
         for (uint32_t o = 0; o < m->node.at[n].n_outputs; o++) set_function(k, ir_outputs(m, n)[o]);
     }
@@ -378,7 +407,10 @@ void conditions_make(struct conditions *c, struct program *p, const struct step 
 }
 
 void conditions_free(struct conditions *c) {
-    for (uint32_t i = 0; i < c->control.all.n && c->loops; i++) vec_free(&c->loops[i].own);
+    for (uint32_t i = 0; i < c->control.all.n && c->loops; i++) {
+        vec_free(&c->loops[i].own);
+        vec_free(&c->loops[i].tests);
+    }
     control_free(&c->control);
     arena_free(&c->arena);
 }

@@ -11,12 +11,20 @@ struct var_range {
     uint32_t first, last; /* last is outside */
 };
 
+/* A variable of a loop's trip whose value follows from the trip's number. */
+struct trip_test {
+    uint32_t variable;
+    ir_value value; /* the boolean */
+    uint64_t is;    /* bit t: its value in trip t */
+};
+
 struct loop_facts {
     bdd runs;      /* it makes at least one trip; BDD_OVERFLOW beyond the budget */
     int64_t trips; /* then it makes exactly so many; -1: not known */
     /* The variables of what differs from trip to trip. They stand for one trip, and are projected
      * away before the trip before it is looked at. */
     VEC(struct var_range) own;
+    VEC(struct trip_test) tests; /* among them; of a Loop whose trips are known, 64 at most */
 };
 
 struct conditions {

@@ -224,10 +224,19 @@ struct loop {
     uint32_t after;  /* the states after the trip */
     uint32_t before; /* states and scan inputs before it */
     uint32_t saved;  /* outer values without this trip's uses */
+    int64_t number;  /* of the trip; -1: not known */
 };
 
-/* Forgets the trip. */
-static struct pair project(struct walk *w, const struct loop_facts *facts, struct pair a) {
+/* Forgets the trip, whose number decides some of its variables. */
+static struct pair project(struct walk *w, const struct loop *l, struct pair a) {
+    const struct loop_facts *facts = l->facts;
+    for (uint32_t i = 0; l->number >= 0 && i < facts->tests.n; i++) {
+        const struct trip_test *test = &facts->tests.at[i];
+        bdd known = bdd_var(w->f->bdd, test->variable);
+        a = where(w, a, known, test->is >> l->number & 1);
+        a.must = certain(w, bdd_exists(w->f->bdd, a.must, test->variable, test->variable + 1));
+        a.may = possible(w, bdd_exists(w->f->bdd, a.may, test->variable, test->variable + 1));
+    }
     for (uint32_t i = 0; i < facts->own.n; i++) {
         struct var_range r = facts->own.at[i];
         a.must = certain(w, bdd_forall(w->f->bdd, a.must, r.first, r.last));
@@ -254,14 +263,14 @@ static void trip(struct walk *w, const struct loop *l, bool is_certain) {
     w->at = c->node;
     for (uint32_t i = 0; i < l->n_in; i++) {
         ir_value v = control_graph_input(m, c->body, c->body_in + i);
-        struct pair in = v ? project(w, l->facts, pair_of(w, v)) : none;
+        struct pair in = v ? project(w, l, pair_of(w, v)) : none;
         w->stack.at[l->before + i] = in;
         if (!is_certain) in.must = BDD_FALSE;
         if (i >= c->n_state) reach_input(w, c->node, c->node_in + i, in);
     }
     for (uint32_t i = 0; i < c->captures.n; i++) {
         ir_value v = c->captures.at[i];
-        struct pair inside = project(w, l->facts, pair_of(w, v));
+        struct pair inside = project(w, l, pair_of(w, v));
         struct pair saved = w->stack.at[l->saved + i];
         if (!is_certain) inside.must = BDD_FALSE;
         w->f->must[v] = saved.must;
@@ -282,14 +291,18 @@ static bool step_back(struct walk *w, const struct loop *l) {
 }
 
 /* Leaves the pairs of the initial states, where the loop runs, in `after`. */
-static void run_known(struct walk *w, const struct loop *l, uint64_t trips, bool *done) {
+static void run_known(struct walk *w, struct loop *l, uint64_t trips, bool *done) {
     uint64_t around = w->unrolled, limit = trips < MAX_TRIPS ? trips : MAX_TRIPS;
     w->unrolled *= limit;
     bool changed = true;
-    for (uint64_t t = 0; t < limit && changed; t++) {
+    /* Where trips differ by their number, one that changes nothing is not the last to look at. */
+    bool tests = l->facts->tests.n && limit * w->m->graph.at[l->c->body].n_nodes <= VISITS_AT_LEAST;
+    for (uint64_t t = 0; t < limit && (changed || tests); t++) {
+        l->number = tests ? (int64_t)(trips - 1 - t) : -1;
         trip(w, l, true);
         changed = step_back(w, l);
     }
+    l->number = -1;
     *done = !changed || limit == trips;
     w->unrolled = around;
 }
@@ -327,7 +340,8 @@ static void run_unknown(struct walk *w, const struct loop *l) {
 }
 
 static void visit_loop(struct walk *w, const struct control *c) {
-    struct loop l = {.c = c, .facts = &w->f->c.loops[w->f->c.control.of_node[c->node]]};
+    struct loop l = {
+        .c = c, .facts = &w->f->c.loops[w->f->c.control.of_node[c->node]], .number = -1};
     uint32_t n = c->n_state, base = w->stack.n;
     l.n_in = n + c->n_scan_in;
     l.out = base;

@@ -21,7 +21,8 @@
 
 enum {
     MAX_NUMBERED_BYTES = 512, /* of a constant's text */
-    NEAR = 16                 /* operators, not counting logic */
+    NEAR = 16,                /* operators, not counting logic */
+    EVALUATED_DEPTH = 8,      /* operators between a condition and the numbers that decide it */
 };
 
 struct walk {
@@ -52,6 +53,10 @@ static const struct {
     {"GreaterOrEqual", LOGIC_GREATER_OR_EQUAL},
     {"LessOrEqual", LOGIC_LESS_OR_EQUAL},
     {"Constant", LOGIC_CONSTANT},
+    {"Add", LOGIC_ADD},
+    {"Sub", LOGIC_SUB},
+    {"Mul", LOGIC_MUL},
+    {"Mod", LOGIC_MOD},
 };
 
 enum logic numbering_logic(const struct numbering *n, ir_node node) {
@@ -103,6 +108,68 @@ bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out) {
         default: return false;
         }
     }
+}
+
+struct trip {
+    ir_value number_of;
+    int64_t number;
+};
+
+static bool is_integer(const struct ir_module *m, ir_value v) {
+    enum ir_dtype t = ir_type_dtype(m, m->value.at[v].type);
+    return t == IR_BOOL || t == IR_INT32 || t == IR_INT64;
+}
+
+/* Of small numbers: nothing overflows, in int32 neither. */
+static bool compute(enum logic l, int64_t x, int64_t y, int64_t *out) {
+    enum { SMALL = 1 << 15 };
+    if (x <= -SMALL || x >= SMALL || y <= -SMALL || y >= SMALL) return false;
+    switch (l) {
+    case LOGIC_AND: *out = x && y; return true;
+    case LOGIC_OR: *out = x || y; return true;
+    case LOGIC_XOR: *out = !x != !y; return true;
+    case LOGIC_EQUAL: *out = x == y; return true;
+    case LOGIC_GREATER: *out = x > y; return true;
+    case LOGIC_LESS: *out = x < y; return true;
+    case LOGIC_GREATER_OR_EQUAL: *out = x >= y; return true;
+    case LOGIC_LESS_OR_EQUAL: *out = x <= y; return true;
+    case LOGIC_ADD: *out = x + y; return true;
+    case LOGIC_SUB: *out = x - y; return true;
+    case LOGIC_MUL: *out = x * y; return true;
+    case LOGIC_MOD: /* where both kinds of remainder agree */
+        if (x < 0 || y <= 0) return false;
+        *out = x % y;
+        return true;
+    default: return false;
+    }
+}
+
+static bool evaluate(const struct numbering *n, ir_value v, const struct trip *t, uint32_t depth,
+                     int64_t *out) {
+    const struct ir_module *m = n->m;
+    const struct ir_value_info *value = &m->value.at[v];
+    if (v && v == t->number_of) {
+        *out = t->number;
+        return true;
+    }
+    if (numbering_constant(n, v, out)) return true;
+    if (!v || value->def != IR_DEF_NODE || depth == 0 || !is_integer(m, v)) return false;
+    ir_value a = ir_input(m, value->node, 0), b = ir_input(m, value->node, 1);
+    enum logic l = numbering_logic(n, value->node);
+    int64_t x, y;
+    if (l == LOGIC_OTHER || !is_integer(m, a) || !evaluate(n, a, t, depth - 1, &x)) return false;
+    if (l == LOGIC_COPY || l == LOGIC_SHAPE || l == LOGIC_CAST || l == LOGIC_NOT) {
+        bool flag = l == LOGIC_CAST && ir_type_dtype(m, value->type) == IR_BOOL;
+        *out = l == LOGIC_NOT ? !x : flag ? x != 0 : x;
+        return true;
+    }
+    return is_integer(m, b) && evaluate(n, b, t, depth - 1, &y) && compute(l, x, y, out);
+}
+
+bool numbering_evaluate(const struct numbering *n, ir_value v, ir_value number_of, int64_t number,
+                        int64_t *out) {
+    const struct trip t = {number_of, number};
+    return evaluate(n, v, &t, EVALUATED_DEPTH, out);
 }
 
 /* ---- value numbering ------------------------------------------------------------------------- */

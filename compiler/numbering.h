@@ -21,6 +21,10 @@ enum logic {
     LOGIC_GREATER_OR_EQUAL,
     LOGIC_LESS_OR_EQUAL,
     LOGIC_CONSTANT,
+    LOGIC_ADD, /* and the next three: of integers, for numbers that constants decide */
+    LOGIC_SUB,
+    LOGIC_MUL,
+    LOGIC_MOD,
 };
 
 struct numbering {
@@ -42,5 +46,9 @@ void numbering_make(struct numbering *n, const struct ir_module *m, const struct
 enum logic numbering_logic(const struct numbering *n, ir_node node);
 /* The value of a one-element constant; false if it is none or could be overridden. */
 bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out);
+/* The boolean or integer that constants and the number of a loop's trip decide; `number_of`: the
+ * value that holds that number, or 0. False if it depends on more, or is too far from them. */
+bool numbering_evaluate(const struct numbering *n, ir_value v, ir_value number_of, int64_t number,
+                        int64_t *out);
 
 #endif

@@ -98,7 +98,8 @@ static void count_contributions(struct flow *f, struct reach *out) {
         for (uint32_t i = 0; i < node->n_inputs; i++) {
             uint32_t ref = node->refs + node->n_outputs + i;
             uint32_t param = f->p->param_of[m->ref_value.at[ref]];
-            if (f->flows[ref] && param) out->gradient[param - 1].contributions++;
+            if (f->flows[ref] && param && out->gradient[param - 1].class != GRAD_NEVER)
+                out->gradient[param - 1].contributions++;
         }
     }
 }

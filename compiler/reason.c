@@ -309,6 +309,10 @@ static void reason_never(struct reasons *r, const struct param *param, struct us
                                                   "unless '%s' is it under another name",
                                                   param->perhaps)
                                    : "is listed, but the graph does not have it";
+    else if (!cut.kind && uses.first)
+        g->reason =
+            arena_printf(a, "no trip of a loop takes its way to the loss, which begins at %s",
+                         node_text(r->f, a, uses.first));
     else if (!cut.kind)
         g->reason =
             param->kind == PARAM_BUFFER ? "a buffer that nothing reads" : "nothing reads it";

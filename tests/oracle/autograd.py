@@ -41,6 +41,8 @@ CONSTANTS = """  shape = Constant <value = int64[2] {2, 3}> ()
   zero = Constant <value = float {0.0}> ()
   tenth = Constant <value = float {0.1}> ()
   half = Constant <value = float {0.5}> ()
+  none = Constant <value = int64 {0}> ()
+  two = Constant <value = int64 {2}> ()
   no = Constant <value = bool {0}> ()
   yes = Constant <value = bool {1}> ()
 """
@@ -219,13 +221,17 @@ class Maker:
         self.uses_count |= dynamic
         self.plain &= not dynamic and not stops
         g, count = self.new(), "n" if dynamic else self.new()
-        inner, run, results = self.graph(dict(scope, float=scope["float"] + formals), depth + 1, states + 1,
-                                         self.dice.randrange(1, 4), swap=formals)
+        # A flag of the trip's number: its first, all even ones, or all from the second on.
+        first, even, later = self.new(), self.new(), self.new()
+        inner, run, results = self.graph(dict(scope, float=scope["float"] + formals, bool=scope["bool"] + [first, even, later]),
+                                         depth + 1, states + 1, self.dice.randrange(1, 4), swap=formals)
         last = results.pop()
         lines = [] if dynamic else [f"{count} = Constant <value = int64 {{{number}}}> ()"]
         lines += [f"{', '.join(outs + [trace + '_1'] * scans)} = Loop ({count}, {start}, {', '.join(starts)}) <body = {g} ("
                   f"int64 {g}_i, bool {g}_c, {', '.join('float[2,3] ' + f for f in formals)}) => (bool {g}_d, "
-                  f"{', '.join('float[2,3] ' + r for r in results + [last] * scans)}) {{", *inner]
+                  f"{', '.join('float[2,3] ' + r for r in results + [last] * scans)}) {{",
+                  f"{first} = Equal ({g}_i, none)", f"{even}_1 = Mod ({g}_i, two)", f"{even} = Equal ({even}_1, none)",
+                  f"{later} = Greater ({g}_i, none)", *inner]
         if stops:
             lines += [f"{g}_m = ReduceMean <keepdims = 0> ({results[0]})", f"{g}_d = Less ({g}_m, half)", "}>"]
         else:
@@ -236,9 +242,10 @@ class Maker:
 
         def execute(env):
             values, collected, going = [env[s] for s in starts], torch.zeros(2, 3), env[start]
-            for _ in range(env["n"] if dynamic else number):
+            for trip in range(env["n"] if dynamic else number):
                 if not going:
                     break
+                env.update({first: trip == 0, even: trip % 2 == 0, later: trip > 0})
                 env.update(zip(formals, values))
                 run(env)
                 values = [env[r] for r in results]
@@ -341,7 +348,7 @@ def main():
             out = subprocess.run([ddpc, "check", path, "--format=json"], capture_output=True, text=True, timeout=60)
             try:
                 report = json.loads(out.stdout)["steps"][0]["parameters"]
-                assert [p["name"] for p in report] == params and all(p["reason"] for p in report)
+                assert [p["name"] for p in report] == params and all(p["reason"] for p in report) and not out.stderr
             except (ValueError, KeyError, AssertionError):
                 wrong = [out.stderr or out.stdout]
             else:

@@ -615,9 +615,8 @@ Test(reasons, say_when_and_by_what) {
              "  loss = If (keep) <then_branch = t () => (a) { a = Mul (h, w) },\n"
              "    else_branch = e () => (b) { b = Mul (h, v) }> }";
     expect_reason(text, "w", "only when keep: gets its gradient from Mul (a, line 4)");
-    expect_reason(
-        text, "v",
-        "gets its gradient from 2 uses, the first Mul (h, line 3), in every execution");
+    expect_reason(text, "v",
+                  "gets its gradient from 2 uses, the first Mul (h, line 3), in every execution");
 }
 
 static const char *explained(const char *text, const char *param, char *into, size_t size) {
@@ -655,4 +654,25 @@ Test(reasons, explain_shows_the_way_or_every_cut) {
         "  every way ends:\n"
         "    ends at ArgMax (c, line 4), whose result carries no gradient\n"
         "    ends at Shape (s, line 5), whose result carries no gradient\n");
+}
+
+#define NUMBERED(count, test)                                                                      \
+    HEAD "m (float[3] x) => (float[3] loss) <float[3] w, float[3] v> {\n" LITERAL(                 \
+        count) "  k = Constant <value = int64 {2}> ()\n"                                           \
+               "  loss = Loop <body = g (int64 i, bool on, float[3] s) => (on2, s2) {\n"           \
+               "    on2 = Identity (on)  c = " test "\n"                                           \
+               "    s2 = If (c) <then_branch = t () => (a) { a = Mul (s, w) },\n"                  \
+               "      else_branch = e () => (b) { b = Mul (s, v) }> }> (n, , x) }"
+
+Test(loops, the_number_of_the_trip_decides) {
+    expect(NUMBERED("3", "Equal (i, k)"), "w always; v always");
+    expect(NUMBERED("2", "Equal (i, k)"), "w never; v always");
+    expect(NUMBERED("2", "LessOrEqual (i, k)"), "w always; v never");
+    /* Of more trips than are followed, all that is known is that some of both may take place. */
+    expect(NUMBERED("65", "Equal (i, k)"), "w sometimes; v sometimes");
+    expect_reason(NUMBERED("2", "Equal (i, k)"), "w",
+                  "no trip of a loop takes its way to the loss, which begins at Mul (a, line 7)");
+    char out[4096];
+    cr_assert(strstr(explained(NUMBERED("2", "Equal (i, k)"), "w", out, sizeof out),
+                     "a way to the loss, which no trip of a loop takes:\n    w\n    -> Mul"));
 }
