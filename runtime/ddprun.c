@@ -43,6 +43,22 @@ static bool fits_fault(const struct job *j, uint32_t step, uint32_t param) {
     }
 }
 
+static const char *fitting_class(enum fault_kind fault) {
+    switch (fault) {
+    case FAULT_EXTRA: return "one of class never";
+    case FAULT_SKIP:
+    case FAULT_TWICE: return "one of class always";
+    default: return "one with a gradient";
+    }
+}
+
+/* The first parameter, in the plan's order, that fits; n_params if none does. */
+static uint32_t first_fitting(const struct job *j, uint32_t step) {
+    uint32_t i = 0;
+    while (i < j->plan->n_params && !fits_fault(j, step, i)) i++;
+    return i;
+}
+
 /* A parameter that was named must fit; without a name it is the first that does, in the plan's
  * order. */
 static bool choose_fault_param(struct job *j) {
@@ -58,22 +74,23 @@ static bool choose_fault_param(struct job *j) {
         else if (param == PLAN_NONE && o->fault == FAULT_EXTRA)
             return true;
         else {
-            fprintf(stderr,
-                    "ddprun: --fault: parameter \"%s\" is %s in step \"%s\", which does not fit\n",
+            fprintf(stderr, "ddprun: --fault: parameter \"%s\" is %s in step \"%s\"; it needs %s",
                     o->fault_param,
                     param == PLAN_NONE ? "unknown"
                                        : plan_class_name(plan_step_param(p, step, param)->class),
-                    plan_string(p, p->step[step].name));
+                    plan_string(p, p->step[step].name), fitting_class(o->fault));
+            param = first_fitting(j, step);
+            if (param < p->n_params) fprintf(stderr, ", such as %s", plan_param_name(p, param));
+            fputc('\n', stderr);
             return false;
         }
         return true;
     }
-    for (uint32_t i = 0; i < p->n_params && j->fault_param == p->n_params; i++)
-        if (fits_fault(j, step, i)) j->fault_param = i;
+    j->fault_param = first_fitting(j, step);
     if (j->fault_param < p->n_params || o->fault == FAULT_EXTRA)
         return true; /* extra: an unknown one */
-    fprintf(stderr, "ddprun: --fault: no parameter of step \"%s\" fits\n",
-            plan_string(p, p->step[step].name));
+    fprintf(stderr, "ddprun: --fault: step \"%s\" has no such parameter; it needs %s\n",
+            plan_string(p, p->step[step].name), fitting_class(o->fault));
     return false;
 }
 

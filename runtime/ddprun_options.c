@@ -30,6 +30,7 @@ static const char usage[] =
     "                      twice), corrupt-plan (it runs another plan)\n"
     "  --format=text|json  how to report; default text\n"
     "  -h, --help          this text\n"
+    "  --version           which version this is\n"
     "\n"
     "Exit: 0 verified; 1 an error, or nothing was verified; 2 usage, or the plan cannot be read.\n";
 
@@ -114,17 +115,61 @@ static bool read_flag(struct run_options *o, const char *flag, const char *value
         o->step = value;
         return true;
     }
-    fprintf(stderr, "ddprun: there is no flag %s; see ddprun --help\n", flag);
     return false;
 }
 
+/* The flags that take a value; the rest are beside them in options_read. */
+static const char *const with_value[] = {"--ranks",     "--iters", "--warmup",  "--timeout-ms",
+                                         "--transport", "--fault", "--compute", "--format",
+                                         "--step",      "-n"};
+static const char *const alone[] = {"--threads", "--version", "--help", "-h"};
+enum {
+    N_WITH_VALUE = sizeof with_value / sizeof *with_value,
+    N_ALONE = sizeof alone / sizeof *alone
+};
+
 static bool is_known(const char *flag) {
-    static const char *const names[] = {"-n",           "--ranks",     "--iters", "--warmup",
-                                        "--timeout-ms", "--transport", "--fault", "--compute",
-                                        "--format",     "--step"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(flag, names[i])) return true;
+    for (size_t i = 0; i < N_WITH_VALUE; i++)
+        if (!strcmp(flag, with_value[i])) return true;
     return false;
+}
+
+/* How many letters to insert, delete or change (Wagner and Fischer 1974, one row at a time). */
+static size_t edit_distance(const char *a, const char *b) {
+    enum { LONGEST = 32 };
+    size_t row[LONGEST + 1], n = strlen(b);
+    if (n > LONGEST) return LONGEST;
+    for (size_t k = 0; k <= n; k++) row[k] = k;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t k = 1; k <= n; k++) {
+            size_t change = diagonal + (a[i - 1] != b[k - 1]);
+            diagonal = row[k];
+            size_t other = (row[k] < row[k - 1] ? row[k] : row[k - 1]) + 1;
+            row[k] = change < other ? change : other;
+        }
+    }
+    return row[n];
+}
+
+static void refuse_flag(const char *flag) {
+    const char *near = NULL;
+    size_t least = 3; /* two swapped letters are two changes */
+    for (size_t i = 0; i < N_WITH_VALUE + N_ALONE; i++) {
+        const char *known = i < N_WITH_VALUE ? with_value[i] : alone[i - N_WITH_VALUE];
+        size_t far = strlen(known) > 2 ? edit_distance(flag, known) : least;
+        if (far < least) {
+            near = known;
+            least = far;
+        }
+    }
+    if (least == 0)
+        fprintf(stderr, "ddprun: %s takes no value\n", flag);
+    else if (near)
+        fprintf(stderr, "ddprun: there is no flag %s; did you mean %s?\n", flag, near);
+    else
+        fprintf(stderr, "ddprun: there is no flag %s; see ddprun --help\n", flag);
 }
 
 bool options_read(struct run_options *o, int argc, char **argv, int *exit_code) {
@@ -137,6 +182,11 @@ bool options_read(struct run_options *o, int argc, char **argv, int *exit_code) 
             *exit_code = 0;
             return false;
         }
+        if (!strcmp(a, "--version")) {
+            puts("ddprun " DDPRUN_VERSION);
+            *exit_code = 0;
+            return false;
+        }
         if (!strcmp(a, "--threads")) {
             o->threads = true;
         } else if (a[0] == '-' && a[1]) {
@@ -144,9 +194,15 @@ bool options_read(struct run_options *o, int argc, char **argv, int *exit_code) 
             const char *equals = strchr(a, '=');
             size_t n = equals ? (size_t)(equals - a) : strlen(a);
             snprintf(flag, sizeof flag, "%.*s", n < sizeof flag ? (int)n : (int)sizeof flag, a);
-            const char *value = equals                           ? equals + 1
-                                : i + 1 < argc && is_known(flag) ? argv[++i]
-                                                                 : "";
+            if (!is_known(flag)) {
+                refuse_flag(flag);
+                return false;
+            }
+            const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
+            if (!*value) {
+                fprintf(stderr, "ddprun: %s needs a value; see ddprun --help\n", flag);
+                return false;
+            }
             if (!read_flag(o, flag, value)) return false;
         } else if (o->plan_path) {
             fprintf(stderr, "ddprun: two plans, %s and %s\n", o->plan_path, a);
