@@ -49,7 +49,7 @@ int agree(ddprt_comm *c, const struct plan *plan, int64_t deadline_ns, ddprt_err
     mine.size = c->size;
     struct comm_record failure = COMM_RECORD_NONE;
     int code = c->ops->gather(c, &mine, sizeof mine, all, deadline_ns, &failure);
-    if (code) error_from_record(error, NULL, &failure);
+    if (code) error_while_opening(error, &failure);
     int usual = 0, votes = 0;
     for (int r = 0; !code && r < c->size; r++) {
         int same = 0;

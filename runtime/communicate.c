@@ -93,6 +93,7 @@ static int add_bucket(ddprt_runtime *rt, struct step_state *s, uint32_t bucket) 
     if (last && b->kind == PLAN_GRADIENT) op.scaled_bytes = s->plan->error_offset - b->offset;
     struct comm_record failure = COMM_RECORD_NONE;
     int code = rt->comm->ops->allreduce(rt->comm, &op, &failure);
+    if (code == DDPRT_PEER_ERROR) return code; /* what error, it has posted */
     if (code) {
         struct comm_record r = record_at(rt, code, failure.rank);
         r.bucket = (int32_t)bucket;

@@ -102,6 +102,7 @@ struct start {
 static void *rank_thread(void *argument) {
     struct start *s = argument;
     rank_run(s->job, s->rank);
+    rank_prepared(s->job, s->rank, NOT_AWAITED);
     return NULL;
 }
 
@@ -137,9 +138,18 @@ static bool run_processes(struct job *j) {
         fprintf(stderr, "ddprun: cannot start rank %d: %s\n", started, strerror(errno));
         for (int r = 0; r < started; r++) kill(pid[r], SIGKILL);
     }
-    for (int r = 0; r < started; r++)
-        while (waitpid(pid[r], &j->result[r].exit_status, 0) < 0 && errno == EINTR) {
+    /* In the order in which they end, so that the others can be told not to wait for them. */
+    for (int left = started; left > 0;) {
+        int status;
+        pid_t whose = waitpid(-1, &status, WUNTRACED);
+        for (int r = 0; r < started; r++) {
+            if (pid[r] != whose) continue;
+            rank_prepared(j, r, NOT_AWAITED);
+            if (WIFSTOPPED(status)) continue;
+            j->result[r].exit_status = status;
+            left--;
         }
+    }
     return all;
 }
 

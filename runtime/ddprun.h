@@ -9,6 +9,8 @@
 #include "ddpc/ddprt.h"
 #include "plan.h"
 
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -37,15 +39,20 @@ struct run_options {
 /* False after printing why, with the exit code; also for --help, with 0. */
 bool options_read(struct run_options *o, int argc, char **argv, int *exit_code);
 
-/* What a rank measured in one iteration. */
+/* What a rank measured in one iteration: ddprun_rank.c says how. */
 struct sample {
-    double step_us, exposed_us, bookkeeping_us, ready_ns;
+    double step_us, exposed_us, bookkeeping_us;
+    double ready_ns; /* -1: every gradient completed a bucket */
     uint64_t wire_bytes;
     int buckets, skipped;
 };
 
+enum { NOT_AWAITED = INT_MAX }; /* it has ended, or is stopped */
+
 /* What a rank leaves behind, in memory that it shares with ddprun. */
 struct rank_result {
+    /* Iterations for which it has made its gradients, or NOT_AWAITED; a futex of all ranks. */
+    _Atomic uint32_t prepared;
     int exit_status;                     /* of the process, as waitpid gives it; 0 for threads */
     bool gone;                           /* the fault took it away: nothing is expected of it */
     ddprt_error error;                   /* code 0: none */
@@ -72,6 +79,8 @@ static inline uint32_t job_step(const struct job *j, int iteration) {
 
 /* One rank from the rendezvous to the end. */
 void rank_run(struct job *j, int rank);
+/* Tells the ranks what this one is ready for. */
+void rank_prepared(struct job *j, int rank, uint32_t iterations);
 
 /* ---- gradients (ddprun_data.c) --------------------------------------------------------------- */
 

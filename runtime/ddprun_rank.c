@@ -1,8 +1,20 @@
 /* What one rank of ddprun does: the loop of a training program, with the gradients of ddprun_data.c
  * and, in one iteration of one rank, a fault. It uses the public interface alone, as any program
- * would. */
+ * would.
+ *
+ * Making and checking gradients takes far longer than reducing them and on a busy machine lasts
+ * differently long on each rank. So the ranks wait for each other before each step, outside the
+ * runtime: a step's time and its deadline are about the step alone.
+ *
+ * What the runtime costs the training thread (bookkeeping) is processor time inside ddprt_ calls:
+ * time asleep, in which others compute or add, does not count, and neither does the work of the
+ * communication thread. One ddprt_ready is too short for a clock. Calls are timed in batches of up
+ * to BATCH, the clock's own time is taken off, and batches end before a call that completes a
+ * bucket, because that one issues it and wakes a thread: what is left is the plain call. */
 #define _GNU_SOURCE
 #include "ddprun.h"
+
+#include "futex.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -10,7 +22,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STALL_MS = 200 }; /* past the deadline */
+enum {
+    STALL_MS = 200, /* past the deadline */
+    BATCH = 16,     /* calls of ddprt_ready */
+};
+
+/* A gradient of the step in the order of reporting. */
+struct gradient {
+    uint32_t param;
+    bool present;   /* this rank has it */
+    bool completes; /* it is the last that its bucket waits for */
+};
 
 struct worker {
     struct job *j;
@@ -20,9 +42,25 @@ struct worker {
     struct rank_result *result;
     uint32_t *order; /* parameters with a segment, by predicted ready time, for each step in turn */
     uint32_t *first; /* [n_steps + 1] into order */
-    uint8_t *branches; /* [ranks x n_branches] of this iteration */
-    bool left;         /* it closed its runtime: a thread's way to die */
+    uint8_t *branches;         /* [ranks x n_branches] of this iteration */
+    struct gradient *gradient; /* of this iteration's step */
+    uint32_t n_gradients;
+    uint32_t *waits_for; /* per bucket: gradients that have not come */
+    double *batch;       /* ns per call of ddprt_ready, of each batch of an iteration */
+    uint32_t n_batches;
+    double now_cost, cpu_cost; /* of one look at the clock, in µs */
+    bool left;                 /* it closed its runtime: a thread's way to die */
 };
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, size_t n) {
+    qsort(x, n, sizeof *x, ascending);
+    return x[(n - 1) / 2];
+}
 
 static double now_us(void) {
     struct timespec t;
@@ -36,6 +74,17 @@ static double cpu_us(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* The median of a few looks. */
+static double cost_of(double (*clock)(void)) {
+    double cost[33];
+    for (int i = 0; i < 33; i++) {
+        double begin = clock();
+        for (int k = 0; k < 8; k++) clock();
+        cost[i] = (clock() - begin) / 9;
+    }
+    return median(cost, 33);
 }
 
 static void sleep_until_us(double when) {
@@ -144,27 +193,83 @@ static void keep_error(struct worker *w, const ddprt_error *error, const ddprt_r
     for (int i = 0; i < report->n_errors; i++) w->result->errors[i] = report->errors[i];
 }
 
-/* Reports all gradients; the processor time inside the runtime in µs. */
-static double report_gradients(struct worker *w, int iteration, const uint32_t *order, uint32_t n,
-                               double begin_us) {
-    const struct job *j = w->j;
+void rank_prepared(struct job *j, int rank, uint32_t iterations) {
+    atomic_store(&j->result[rank].prepared, iterations);
+    futex_wake_all(&j->result[rank].prepared, true);
+}
+
+/* Everything an iteration needs before its step begins: gradients in the arena, and a list of them.
+ * Returns when all ranks have got so far. */
+static void prepare(struct worker *w, int iteration, const uint32_t *order, uint32_t n) {
+    struct job *j = w->j;
     uint32_t step = job_step(j, iteration);
-    double inside = 0, start = cpu_us();
+    const struct plan_step *s = &j->plan->step[step];
+    for (int r = 0; r < j->options.ranks; r++)
+        data_branches(j, iteration, r, w->branches + (size_t)r * j->plan->n_branches);
+    for (uint32_t b = 0; b < s->n_buckets; b++)
+        w->waits_for[b] = j->plan->bucket[s->first_bucket + b].n_segments;
+    w->n_gradients = n;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t param = order[i];
-        if (j->options.compute_plan) {
-            sleep_until_us(begin_us + ready_us(j, step, param));
-            start = cpu_us();
-        }
-        bool withheld = fault_here(w, iteration, param) && do_fault(w);
-        if (w->left) return 0;
-        if (!withheld && is_present(w, iteration, w->rank, param)) ddprt_ready(w->rt, (int)param);
-        if (j->options.compute_plan) inside += cpu_us() - start;
+        struct gradient *g = &w->gradient[i];
+        *g = (struct gradient){.param = order[i],
+                               .present = is_present(w, iteration, w->rank, order[i])};
+        if (!g->present) continue;
+        uint32_t segment = plan_step_param(j->plan, step, g->param)->segment;
+        g->completes = --w->waits_for[j->plan->segment[segment].bucket - s->first_bucket] == 0;
+        data_fill(j, iteration, w->rank, g->param,
+                  ddprt_grad(w->rt, (int)step, (int)g->param, NULL));
     }
+    rank_prepared(j, w->rank, (uint32_t)iteration + 1);
+    for (int r = 0; r < j->options.ranks; r++) {
+        _Atomic uint32_t *theirs = &j->result[r].prepared;
+        for (uint32_t p; (p = atomic_load(theirs)) <= (uint32_t)iteration;)
+            futex_wait(theirs, p, FUTEX_SLICE_NS, true);
+    }
+}
+
+/* Calls of ddprt_ready that are timed together. */
+struct batch {
+    uint32_t calls;
+    double since;
+};
+
+static void close_batch(struct worker *w, struct batch *b) {
+    if (b->calls) w->batch[w->n_batches++] = 1e3 * (now_us() - b->since - w->now_cost) / b->calls;
+    b->calls = 0;
+}
+
+static void report(struct worker *w, const struct gradient *g, struct batch *b) {
+    if (g->completes || b->calls == BATCH) close_batch(w, b);
+    if (!g->completes && b->calls++ == 0) b->since = now_us();
+    ddprt_ready(w->rt, (int)g->param);
+}
+
+/* Reports all gradients; the processor time inside the runtime in µs. */
+static double report_gradients(struct worker *w, int iteration, double begin_us) {
+    const struct job *j = w->j;
+    uint32_t step = job_step(j, iteration), looks = 1;
+    struct batch b = {0};
+    double inside = 0, start = cpu_us();
+    w->n_batches = 0;
+    for (uint32_t i = 0; i < w->n_gradients; i++) {
+        const struct gradient *g = &w->gradient[i];
+        if (j->options.compute_plan) {
+            close_batch(w, &b);
+            inside += cpu_us() - start;
+            sleep_until_us(begin_us + ready_us(j, step, g->param));
+            start = cpu_us();
+            looks++;
+        }
+        bool withheld = fault_here(w, iteration, g->param) && do_fault(w);
+        if (w->left) return 0;
+        if (g->present && !withheld) report(w, g, &b);
+    }
+    close_batch(w, &b);
     if (j->options.fault == FAULT_EXTRA && j->options.fault_rank == w->rank &&
         j->options.fault_iteration == iteration)
         ddprt_ready(w->rt, (int)j->fault_param);
-    return j->options.compute_plan ? inside : cpu_us() - start;
+    inside += cpu_us() - start - looks * w->cpu_cost - 2 * w->n_batches * w->now_cost;
+    return inside > 0 ? inside : 0;
 }
 
 static bool check_all(struct worker *w, int iteration, const uint32_t *order, uint32_t n) {
@@ -196,34 +301,36 @@ static bool check_all(struct worker *w, int iteration, const uint32_t *order, ui
     return true;
 }
 
+/* Processor time since `*last`, without that of looking. */
+static double spent(const struct worker *w, double *last) {
+    double now = cpu_us(), us = now - *last - w->cpu_cost;
+    *last = now;
+    return us > 0 ? us : 0;
+}
+
 static bool iterate(struct worker *w, int iteration) {
     const struct job *j = w->j;
-    uint32_t step = job_step(j, iteration), n_branches = j->plan->n_branches;
-    const uint32_t *order = w->order + w->first[step - j->step[0]];
-    uint32_t n = w->first[step - j->step[0] + 1] - w->first[step - j->step[0]];
+    uint32_t step = job_step(j, iteration);
+    const uint32_t *first = &w->first[step - j->step[0]], *order = w->order + first[0];
+    uint32_t n = first[1] - first[0];
     ddprt_report report;
-    for (int r = 0; r < j->options.ranks; r++)
-        data_branches(j, iteration, r, w->branches + (size_t)r * n_branches);
-    for (uint32_t i = 0; i < n; i++)
-        if (is_present(w, iteration, w->rank, order[i]))
-            data_fill(j, iteration, w->rank, order[i],
-                      ddprt_grad(w->rt, (int)step, (int)order[i], NULL));
+    prepare(w, iteration, order, n);
 
-    double t0 = cpu_us();
-    int code = ddprt_step_begin(w->rt, (int)step, 0, NULL);
-    if (code) {
+    double clock = cpu_us();
+    if (ddprt_step_begin(w->rt, (int)step, 0, NULL)) {
         keep_error(w, ddprt_last_error(w->rt), NULL);
         return false;
     }
-    for (uint32_t b = 0; b < n_branches; b++)
+    for (uint32_t b = 0; b < j->plan->n_branches; b++)
         ddprt_branch(w->rt, (int)b, branches_of(w, w->rank)[b]);
-    double t1 = cpu_us();
-    double inside = report_gradients(w, iteration, order, n, now_us());
+    double bookkeeping = spent(w, &clock);
+    bookkeeping += report_gradients(w, iteration, now_us());
     if (w->left) return false;
-    double t2 = cpu_us();
+    clock = cpu_us();
     ddprt_step_end(w->rt);
-    double t3 = cpu_us();
-    if (ddprt_step_wait(w->rt, j->options.timeout_ms, &report)) {
+    int code = ddprt_step_wait(w->rt, j->options.timeout_ms, &report);
+    bookkeeping += spent(w, &clock);
+    if (code) {
         keep_error(w, &report.error, &report);
         return false;
     }
@@ -232,13 +339,29 @@ static bool iterate(struct worker *w, int iteration) {
         j->sample[(size_t)w->rank * (size_t)j->options.iters + (size_t)measured] = (struct sample){
             .step_us = report.step_us,
             .exposed_us = report.exposed_us,
-            .bookkeeping_us = t1 - t0 + inside + t3 - t2,
-            .ready_ns = n ? 1e3 * inside / n : 0,
+            .bookkeeping_us = bookkeeping,
+            .ready_ns = w->n_batches ? median(w->batch, w->n_batches) : -1,
             .wire_bytes = report.wire_bytes,
             .buckets = report.buckets,
             .skipped = report.skipped,
         };
     return check_all(w, iteration, order, n);
+}
+
+/* Room for the largest step. */
+static bool allocate(struct worker *w) {
+    const struct job *j = w->j;
+    uint32_t gradients = 1, buckets = 1;
+    for (uint32_t k = 0; k < j->n_steps; k++) {
+        const struct plan_step *s = &j->plan->step[j->step[0] + k];
+        if (s->n_segments > gradients) gradients = s->n_segments;
+        if (s->n_buckets > buckets) buckets = s->n_buckets;
+    }
+    w->branches = malloc((size_t)j->options.ranks * j->plan->n_branches + 1);
+    w->gradient = malloc(gradients * sizeof *w->gradient);
+    w->batch = malloc(gradients * sizeof *w->batch);
+    w->waits_for = malloc(buckets * sizeof *w->waits_for);
+    return w->branches && w->gradient && w->batch && w->waits_for && sort_by_time(w);
 }
 
 void rank_run(struct job *j, int rank) {
@@ -247,9 +370,9 @@ void rank_run(struct job *j, int rank) {
     ddprt_comm *comm = NULL;
     ddprt_error error = {.code = DDPRT_NO_MEMORY, .text = "out of memory"};
     bool other = j->options.fault == FAULT_CORRUPT && j->options.fault_rank == rank;
-    size_t n_branches = (size_t)j->options.ranks * j->plan->n_branches;
-    w.branches = malloc(n_branches + 1);
-    int code = !w.branches || !sort_by_time(&w) ? DDPRT_NO_MEMORY : DDPRT_OK;
+    w.now_cost = cost_of(now_us);
+    w.cpu_cost = cost_of(cpu_us);
+    int code = allocate(&w) ? DDPRT_OK : DDPRT_NO_MEMORY;
     if (!code)
         code = other ? open_other_plan(j, &w.plan, &error)
                      : ddprt_plan_from_memory(j->plan->bytes, j->plan->size, &w.plan, &error);
@@ -269,4 +392,7 @@ void rank_run(struct job *j, int rank) {
     free(w.order);
     free(w.first);
     free(w.branches);
+    free(w.gradient);
+    free(w.batch);
+    free(w.waits_for);
 }

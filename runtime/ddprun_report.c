@@ -13,7 +13,7 @@ struct summary {
     double step_p50, step_p99, exposed_p50, exposed_p99, bookkeeping_p50, bookkeeping_p99;
     double ready_p50, ready_p99;
     uint64_t wire_bytes;
-    int buckets, samples;
+    int buckets, samples, ready_samples;
 };
 
 static int ascending(const void *a, const void *b) {
@@ -22,20 +22,21 @@ static int ascending(const void *a, const void *b) {
 }
 
 /* Of one measurement, given by its place in struct sample; which steps: all if step is PLAN_NONE.
- */
+ * Negative values are none. */
 static int percentiles(const struct job *j, uint32_t step, size_t field, double *scratch,
                        double *p50, double *p99) {
     int n = 0, iters = j->options.iters;
+    *p50 = *p99 = 0;
     for (int i = 0; i < iters; i++) {
         if (step != PLAN_NONE && job_step(j, j->options.warmup + i) != step) continue;
-        double worst = 0;
+        double worst = -1;
         for (int r = 0; r < j->options.ranks; r++) {
             const struct sample *s = &j->sample[(size_t)r * (size_t)iters + (size_t)i];
             double x;
             memcpy(&x, (const char *)s + field, sizeof x);
             if (x > worst) worst = x;
         }
-        scratch[n++] = worst;
+        if (worst >= 0) scratch[n++] = worst;
     }
     if (n == 0) return 0;
     qsort(scratch, (size_t)n, sizeof *scratch, ascending);
@@ -53,7 +54,7 @@ static struct summary summarize(const struct job *j, uint32_t step) {
     s.samples = PERCENTILES(step_us, step);
     PERCENTILES(exposed_us, exposed);
     PERCENTILES(bookkeeping_us, bookkeeping);
-    PERCENTILES(ready_ns, ready);
+    s.ready_samples = PERCENTILES(ready_ns, ready);
     for (int i = 0; i < j->options.iters; i++) {
         if (step != PLAN_NONE && job_step(j, j->options.warmup + i) != step) continue;
         if (j->sample[i].wire_bytes > s.wire_bytes) s.wire_bytes = j->sample[i].wire_bytes;
@@ -98,11 +99,13 @@ static void print_table(const struct job *j, FILE *out) {
     for (uint32_t k = 0; k < j->n_steps; k++) {
         uint32_t step = j->step[0] + k;
         struct summary s = summarize(j, step);
-        if (s.samples)
-            fprintf(out, "  %-16s %8d %13llu %10.1f %10.1f %11.1f %12.1f %8.1f %8.2f\n",
-                    plan_string(j->plan, j->plan->step[step].name), s.buckets,
-                    (unsigned long long)s.wire_bytes, s.step_p50, s.step_p99, s.exposed_p50,
-                    s.bookkeeping_p50, s.ready_p50, bandwidth(&s));
+        if (!s.samples) continue;
+        char ready[32] = "-";
+        if (s.ready_samples) snprintf(ready, sizeof ready, "%.1f", s.ready_p50);
+        fprintf(out, "  %-16s %8d %13llu %10.1f %10.1f %11.1f %12.1f %8s %8.2f\n",
+                plan_string(j->plan, j->plan->step[step].name), s.buckets,
+                (unsigned long long)s.wire_bytes, s.step_p50, s.step_p99, s.exposed_p50,
+                s.bookkeeping_p50, ready, bandwidth(&s));
     }
 }
 
@@ -220,7 +223,10 @@ static void print_json(const struct job *j, const char *problem, FILE *out) {
     fprintf(out, ",\"exposed_us\":{\"p50\":%.3f,\"p99\":%.3f}", s.exposed_p50, s.exposed_p99);
     fprintf(out, ",\"bookkeeping_us\":{\"p50\":%.3f,\"p99\":%.3f}", s.bookkeeping_p50,
             s.bookkeeping_p99);
-    fprintf(out, ",\"ready_ns\":{\"p50\":%.1f,\"p99\":%.1f}", s.ready_p50, s.ready_p99);
+    if (s.ready_samples)
+        fprintf(out, ",\"ready_ns\":{\"p50\":%.1f,\"p99\":%.1f}", s.ready_p50, s.ready_p99);
+    else
+        fputs(",\"ready_ns\":{\"p50\":null,\"p99\":null}", out);
     fprintf(out, ",\"wire_bytes\":%llu,\"algbw_gb_s\":%.3f", (unsigned long long)s.wire_bytes,
             bandwidth(&s));
     uint64_t checked = 0;

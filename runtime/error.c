@@ -116,3 +116,9 @@ int error_from_record(ddprt_error *error, const struct plan *plan, const struct 
     if (r->message[0]) add(&l, ": %.*s", (int)sizeof r->message, r->message);
     return r->code;
 }
+
+int error_while_opening(ddprt_error *error, const struct comm_record *record) {
+    struct comm_record r = *record;
+    snprintf(r.message, sizeof r.message, "while the plan was opened");
+    return error_from_record(error, NULL, &r);
+}

@@ -33,9 +33,11 @@
 #include <unistd.h>
 
 enum {
-    SPINS = 2000,                 /* about 20 to 80 µs */
-    COLLECT_NS = 1 * 1000 * 1000, /* between two looks at who has posted */
-    SLICE_ALIGN = 64,             /* bytes: no cache line belongs to two ranks */
+    SPINS = 2000,                    /* about 20 to 80 µs */
+    COLLECT_NS = 1 * 1000 * 1000,    /* between two looks at who has posted */
+    SLICE_ALIGN = 64,                /* bytes: no cache line belongs to two ranks */
+    RESERVE_BYTES = 1 << 20,         /* of an arena at a time: some 0.3 ms of the kernel's work */
+    RESERVE_NS = 1000 * 1000 * 1000, /* in which a rank that reserves must get on by a piece */
 };
 
 /* ---- the word -------------------------------------------------------------------------------- */
@@ -98,9 +100,17 @@ static int local_missing(ddprt_comm *comm) {
     return -1;
 }
 
+/* Changes whenever some rank has reserved a piece of its arena. */
+static uint64_t pieces_reserved(const struct local *c) {
+    uint64_t sum = 0;
+    for (int r = 0; r < c->comm.size; r++)
+        sum += atomic_load_explicit(&c->shared->rank[r].reserved, memory_order_relaxed);
+    return sum;
+}
+
 static int meet(struct local *c, int64_t deadline_ns, struct comm_record *failure) {
     struct local_shared *s = c->shared;
-    uint64_t target = ++c->generation;
+    uint64_t target = ++c->generation, reserved = pieces_reserved(c);
     atomic_store_explicit(&s->rank[c->comm.rank].arrived, target, memory_order_release);
     if (atomic_fetch_add(&s->arrivals, 1) + 1 == (uint32_t)c->comm.size) {
         atomic_store(&s->arrivals, 0);
@@ -124,6 +134,11 @@ static int meet(struct local *c, int64_t deadline_ns, struct comm_record *failur
             continue;
         }
         int64_t left = deadline_ns - clock_ns();
+        if (left <= 0 && pieces_reserved(c) != reserved) { /* busy, not stalled */
+            reserved = pieces_reserved(c);
+            deadline_ns = clock_ns() + RESERVE_NS;
+            continue;
+        }
         if (left <= 0) {
             int r = local_missing(&c->comm);
             break_word(c, r >= 0 ? DDPRT_PEER_STALLED : DDPRT_TIMEOUT, r >= 0 ? r : c->comm.rank);
@@ -142,6 +157,10 @@ static int meet(struct local *c, int64_t deadline_ns, struct comm_record *failur
 static int local_gather(ddprt_comm *comm, const void *mine, uint32_t bytes, void *all,
                         int64_t deadline_ns, struct comm_record *failure) {
     struct local *c = (struct local *)comm;
+    if (c->pid != (int)getpid()) { /* the parent is this rank, and only once */
+        failure->rank = comm->rank;
+        return failure->code = DDPRT_FORKED;
+    }
     memcpy(c->shared->rank[comm->rank].mail, mine, bytes);
     int code = meet(c, deadline_ns, failure);
     if (code) return code;
@@ -160,7 +179,9 @@ static int arenas_of_rank_0(struct local *c, uint64_t total) {
         close(fd);
         return -1;
     }
-    for (int r = 1; r < c->comm.size; r++) local_send(c->socket[r], "A", 1, fd);
+    for (int r = 1; r < c->comm.size; r++)
+        if (local_send(c->socket[r], "A", 1, fd) != 0 && errno == ETOOMANYREFS)
+            break_word(c, DDPRT_SYSTEM, 0); /* other failures are deaths, which are noticed */
     return fd;
 }
 
@@ -172,9 +193,35 @@ static int arenas_from_rank_0(struct local *c, int64_t deadline_ns) {
         long n =
             local_receive(c->socket[0], &letter, 1, &fd, slice < deadline_ns ? slice : deadline_ns);
         if (n > 0 && fd >= 0) return fd;
-        if (n == 0) break_word(c, DDPRT_PEER_DIED, 0);
+        if (n > 0) break_word(c, DDPRT_SYSTEM, c->comm.rank); /* too many open files */
+        if (n == 0 || is_dead(c, 0)) break_word(c, DDPRT_PEER_DIED, 0);
         if (clock_ns() >= deadline_ns) break_word(c, DDPRT_PEER_STALLED, 0);
         if (code_of(atomic_load(&c->shared->word))) return -1;
+    }
+}
+
+/* Gives an arena its pages now: a full memory is an error here and a crash (SIGBUS) later, and
+ * touching them places them near this rank's processor. Piece by piece, because a signal makes the
+ * kernel give up the piece it is at, and to show the others that this rank gets on. */
+static bool reserve(struct local *c, int fd, unsigned char *memory, off_t at, uint64_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (uint64_t done = 0; done < bytes; done += RESERVE_BYTES) {
+        uint64_t piece = bytes - done < RESERVE_BYTES ? bytes - done : RESERVE_BYTES;
+        int failed;
+        do failed = posix_fallocate(fd, at + (off_t)done, (off_t)piece);
+        while (failed == EINTR);
+        if (failed) return false;
+        for (uint64_t i = 0; i < piece; i += page)
+            *(volatile unsigned char *)(memory + at + done + i) = 0;
+        atomic_fetch_add_explicit(&c->shared->rank[c->comm.rank].reserved, 1, memory_order_relaxed);
+    }
+    return true;
+}
+
+static void close_sockets(struct local *c) {
+    for (int r = 0; r < DDPRT_LOCAL_MAX; r++) {
+        if (c->socket[r] >= 0) close(c->socket[r]);
+        c->socket[r] = -1;
     }
 }
 
@@ -192,14 +239,10 @@ static int local_map(ddprt_comm *comm, uint64_t bytes, void **memory, int64_t de
     off_t own = (off_t)(bytes * (uint64_t)comm->rank);
     int fd = comm->rank == 0 ? arenas_of_rank_0(c, total) : arenas_from_rank_0(c, deadline_ns);
     void *m = fd < 0 ? MAP_FAILED : mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    /* Reserve this rank's part now: a full memory is an error here and a crash (SIGBUS) later.
-     * Touching it places the pages near this rank's processor. */
-    if (m == MAP_FAILED || posix_fallocate(fd, own, (off_t)bytes) != 0) {
+    if (m == MAP_FAILED || !reserve(c, fd, m, own, bytes))
         break_word(c, DDPRT_NO_MEMORY, comm->rank);
-    } else {
-        memset((unsigned char *)m + own, 0, bytes);
-    }
     if (fd >= 0) close(fd);
+    close_sockets(c); /* all has been passed */
     if (m != MAP_FAILED) {
         c->memory = m;
         c->stride = bytes;
@@ -278,9 +321,10 @@ static void local_hint(ddprt_comm *comm, uint64_t sequence, uint32_t parameter) 
 
 static void local_post(ddprt_comm *comm, const struct comm_record *mine) {
     struct local_rank *r = &((struct local *)comm)->shared->rank[comm->rank];
-    if (atomic_load(&r->posted)) return;
+    uint32_t nothing = 0;
+    if (!atomic_compare_exchange_strong(&r->posted, &nothing, POST_WRITING)) return;
     r->record = *mine;
-    atomic_store_explicit(&r->posted, 1, memory_order_release);
+    atomic_store_explicit(&r->posted, POST_DONE, memory_order_release);
 }
 
 static void local_collect(ddprt_comm *comm, struct comm_record *all, int64_t deadline_ns) {
@@ -289,24 +333,26 @@ static void local_collect(ddprt_comm *comm, struct comm_record *all, int64_t dea
     for (int r = 0; r < comm->size; r++) {
         struct local_rank *peer = &c->shared->rank[r];
         bool stalled = code_of(word) == DDPRT_PEER_STALLED && rank_of(word) == r;
-        while (!atomic_load_explicit(&peer->posted, memory_order_acquire) && !stalled &&
+        while (atomic_load_explicit(&peer->posted, memory_order_acquire) != POST_DONE && !stalled &&
                !atomic_load(&peer->left) && !is_dead(c, r) && clock_ns() < deadline_ns)
             nanosleep(&(struct timespec){.tv_nsec = COLLECT_NS}, NULL);
         all[r] = COMM_RECORD_NONE;
-        if (atomic_load_explicit(&peer->posted, memory_order_acquire)) all[r] = peer->record;
+        if (atomic_load_explicit(&peer->posted, memory_order_acquire) == POST_DONE)
+            all[r] = peer->record;
     }
 }
 
 static void local_close(ddprt_comm *comm) {
     struct local *c = (struct local *)comm;
-    for (int r = 0; r < DDPRT_LOCAL_MAX; r++) {
+    close_sockets(c);
+    for (int r = 0; r < DDPRT_LOCAL_MAX; r++)
         if (c->pidfd[r] >= 0) close(c->pidfd[r]);
-        if (c->socket[r] >= 0) close(c->socket[r]);
-    }
     if (c->memory) munmap(c->memory, c->stride * (uint64_t)comm->size);
     if (c->shared) {
-        atomic_store(&c->shared->rank[comm->rank].left, 1);
-        wake(c->shared);
+        if (c->pid == (int)getpid()) { /* a forked child takes nobody along */
+            atomic_store(&c->shared->rank[comm->rank].left, 1);
+            wake(c->shared);
+        }
         munmap(c->shared, c->shared_bytes);
     }
     free(c);

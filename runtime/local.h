@@ -13,11 +13,14 @@ struct local_tag {
     uint32_t step, bucket;
 };
 
+enum { POST_WRITING = 1, POST_DONE };
+
 /* Written by its rank alone; own cache lines, because the others read it while it changes. */
 struct local_rank {
     _Alignas(64) _Atomic uint64_t arrived; /* the last generation that it waits for or has passed */
     _Atomic uint32_t left;                 /* 1: it has closed its comm */
-    _Atomic uint32_t posted;               /* 1: `record` is complete */
+    _Atomic uint32_t posted;               /* 0, POST_WRITING, POST_DONE: `record` is complete */
+    _Atomic uint32_t reserved;             /* pieces of its arena that have their pages */
     _Atomic uint64_t hint;                 /* low half of a sequence number << 32 | parameter */
     int32_t pid;
     struct local_tag tag;

@@ -39,6 +39,7 @@ enum {
     RETRY_NS = 2 * 1000 * 1000, /* between two attempts to connect */
     VERDICT_NS =
         300 * 1000 * 1000, /* how long past its own deadline a rank listens to rank 0's verdict */
+    NAME_NS = 1000 * 1000 * 1000, /* how long a killed job may take to let go of its name */
     LINGER_NS =
         1000 * 1000 * 1000, /* how long rank 0 stays to tell latecomers that there is no job */
     NAME_MAX_BYTES = 64,
@@ -116,6 +117,7 @@ struct place {
 static bool private_directory(const char *path) {
     struct stat st;
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return false;
+    errno = 0;
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
            (st.st_mode & 077) == 0;
 }
@@ -149,13 +151,18 @@ static int find_place(struct place *p, const char *name, ddprt_error *error) {
 
 /* Takes the name. The lock file may be unlinked by its previous holder between our open and our
  * lock; then we hold the lock of nothing and begin again. */
-static int take_name(struct place *p, const char *name, ddprt_error *error) {
+static int take_name(struct place *p, const char *name, int64_t deadline, ddprt_error *error) {
+    if (deadline > clock_ns() + NAME_NS) deadline = clock_ns() + NAME_NS;
     for (;;) {
         struct stat ours, there;
         int fd = open(p->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0) return error_set(error, DDPRT_SYSTEM, "%s: %s", p->lock, strerror(errno));
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             close(fd);
+            if (clock_ns() < deadline) {
+                nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+                continue;
+            }
             return error_set(error, DDPRT_RENDEZVOUS,
                              "another job of this user is starting under the name \"%s\"", name);
         }
@@ -254,7 +261,10 @@ static int gather_ranks(struct local *c, int listener, const char *name, int tim
         if (n_here == c->comm.size) return DDPRT_OK;
         int64_t left = deadline - clock_ns();
         if (left <= 0) return missing_ranks(c, name, timeout_ms, error);
-        if (poll(p, (nfds_t)c->comm.size, (int)(left / 1000000 + 1)) < 0) continue;
+        if (poll(p, (nfds_t)c->comm.size, (int)(left / 1000000 + 1)) < 0) {
+            if (errno == EINTR) continue;
+            return error_set(error, DDPRT_SYSTEM, "cannot wait for the ranks: %s", strerror(errno));
+        }
         for (int r = 1; r < c->comm.size; r++)
             if (p[r].revents & (POLLHUP | POLLERR)) {
                 close(c->socket[r]);
@@ -262,7 +272,9 @@ static int gather_ranks(struct local *c, int listener, const char *name, int tim
             }
         if (!(p[0].revents & POLLIN)) continue;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0) continue;
+        if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) continue;
+        if (fd < 0)
+            return error_set(error, DDPRT_SYSTEM, "cannot accept a rank: %s", strerror(errno));
         int code = admit(c, fd, pid, deadline, error);
         if (code) return code;
     }
@@ -295,7 +307,10 @@ static int share(struct local *c, const int32_t *pid, ddprt_error *error) {
         for (int r = 0; r < c->comm.size; r++) c->shared->rank[r].pid = pid[r];
         struct answer a = {.code = DDPRT_OK};
         /* A rank that has died meanwhile is found out at the first meeting. */
-        for (int r = 1; r < c->comm.size; r++) local_send(c->socket[r], &a, sizeof a, fd);
+        for (int r = 1; r < c->comm.size && !code; r++)
+            if (local_send(c->socket[r], &a, sizeof a, fd) != 0 && errno == ETOOMANYREFS)
+                code = error_set(error, DDPRT_SYSTEM, "cannot pass the control segment: %s",
+                                 strerror(errno));
     }
     if (fd >= 0) close(fd);
     return code;
@@ -313,6 +328,7 @@ static void turn_away(struct local *c, int listener, int64_t deadline, int code,
     if (deadline > clock_ns() + LINGER_NS) deadline = clock_ns() + LINGER_NS;
     while (told < c->comm.size && readable_by(listener, deadline)) {
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return;
         if (fd < 0) continue;
         if (local_receive(fd, &h, sizeof h, &passed, deadline) > 0)
             told += local_send(fd, &no, sizeof no, -1) == 0;
@@ -325,7 +341,7 @@ static int receive_ranks(struct local *c, struct place *place, const char *name,
                          ddprt_error *error) {
     int64_t deadline = deadline_in_ms(timeout_ms);
     int32_t pid[DDPRT_LOCAL_MAX] = {c->pid};
-    int listener = -1, code = take_name(place, name, error);
+    int listener = -1, code = take_name(place, name, deadline, error);
     if (code) return code;
     struct sockaddr_un a = address_of(place);
     unlink(place->socket); /* a dead job's, since we hold the lock */
@@ -343,12 +359,11 @@ static int receive_ranks(struct local *c, struct place *place, const char *name,
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-static int connect_to_zero(const struct place *place) {
+/* False if nobody listens yet; *fd is then a socket all the same, or -1 if there can be none. */
+static bool connect_to_zero(const struct place *place, int *fd) {
     struct sockaddr_un a = address_of(place);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0) return fd;
-    if (fd >= 0) close(fd);
-    return -1;
+    *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return *fd >= 0 && connect(*fd, (struct sockaddr *)&a, sizeof a) == 0;
 }
 
 static int join(struct local *c, struct place *place, const char *name, int timeout_ms,
@@ -357,8 +372,11 @@ static int join(struct local *c, struct place *place, const char *name, int time
     struct hello h = {HELLO_MAGIC, HELLO_VERSION, c->comm.rank, c->comm.size, c->pid};
     while (clock_ns() < deadline) {
         struct answer a;
-        int shared, fd = connect_to_zero(place);
-        if (fd >= 0 && local_send(fd, &h, sizeof h, -1) == 0) {
+        int shared, fd;
+        bool connected = connect_to_zero(place, &fd);
+        if (fd < 0)
+            return error_set(error, DDPRT_SYSTEM, "cannot make a socket: %s", strerror(errno));
+        if (connected && local_send(fd, &h, sizeof h, -1) == 0) {
             long n = local_receive(fd, &a, sizeof a, &shared, deadline + VERDICT_NS);
             if (n == (long)sizeof a) {
                 int code = a.code;
@@ -367,7 +385,9 @@ static int join(struct local *c, struct place *place, const char *name, int time
                     error_set(error, code, "%s", a.text);
                     error->rank = a.rank;
                 } else if (shared < 0)
-                    code = error_set(error, DDPRT_RENDEZVOUS, "rank 0 sent no control segment");
+                    code =
+                        error_set(error, DDPRT_SYSTEM,
+                                  "the control segment did not get through: %s", strerror(EMFILE));
                 else
                     code = map_shared(c, shared, error);
                 if (shared >= 0) close(shared);
@@ -379,7 +399,7 @@ static int join(struct local *c, struct place *place, const char *name, int time
             }
         }
         /* Not there yet, or a job that was just dying. */
-        if (fd >= 0) close(fd);
+        close(fd);
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
     int code = error_set(error, DDPRT_RENDEZVOUS,

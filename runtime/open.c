@@ -203,7 +203,7 @@ int ddprt_open(const ddprt_plan *plan, ddprt_comm *comm, const ddprt_options *op
         struct comm_record failure = COMM_RECORD_NONE;
         void *memory = NULL;
         code = comm->ops->map(comm, rt->memory_bytes, &memory, deadline, &failure);
-        if (code) error_from_record(error, rt->plan, &failure);
+        if (code) error_while_opening(error, &failure);
         rt->memory = memory;
     }
     if (!code) {
@@ -216,7 +216,7 @@ int ddprt_open(const ddprt_plan *plan, ddprt_comm *comm, const ddprt_options *op
         code = start_thread(rt, error);
     }
     if (code) {
-        comm->ops->abort(comm, code, comm->rank);
+        if (code != DDPRT_FORKED) comm->ops->abort(comm, code, comm->rank);
         release(rt);
         return code;
     }
@@ -226,8 +226,10 @@ int ddprt_open(const ddprt_plan *plan, ddprt_comm *comm, const ddprt_options *op
 
 void ddprt_close(ddprt_runtime *rt) {
     if (!rt || is_forked(rt)) return;
-    if (rt->phase == PHASE_IDLE && has_error(rt) && !atomic_load(&rt->failed))
-        send_error_flag(rt, rt->open ? rt->open : &rt->step[0]);
+    /* There is no next step that could carry the error. All collectives of this rank are over, so
+     * that breaking can only fail those that will not take place without it anyway. */
+    if (rt->phase == PHASE_IDLE && has_error(rt))
+        rt->comm->ops->abort(rt->comm, DDPRT_PEER_ERROR, rt->comm->rank);
     if (rt->phase == PHASE_ENDED) wait_completed(rt, deadline_in_ms(rt->timeout_ms));
     if (rt->phase == PHASE_OPEN) rt->comm->ops->abort(rt->comm, DDPRT_PEER_LEFT, rt->comm->rank);
     atomic_store(&rt->quit, 1);
