@@ -416,6 +416,21 @@ static void late_then_close(struct rank *r) {
     r->shared = r;
     late(r);
 }
+/* The same, but the others go on with another step. */
+static void late_close_other(struct rank *r) {
+    ddprt_step_begin(r->rt, TRAIN, 0, NULL);
+    ddprt_branch(r->rt, BRANCH_B, 0);
+    job_ready_all(r, TRAIN, W0, H, 0);
+    ddprt_step_end(r->rt);
+    if (r->rank == 0) r->code[3] = ddprt_ready(r->rt, C0);
+    r->code[0] = ddprt_step_wait(r->rt, 5000, &r->report);
+    if (r->rank == 0) return;
+    ddprt_step_begin(r->rt, OTHER, 0, NULL);
+    job_ready(r, OTHER, W0, 0);
+    job_ready(r, OTHER, F, 0);
+    ddprt_step_end(r->rt);
+    r->code[1] = ddprt_step_wait(r->rt, 5000, &r->report);
+}
 Test(executor, late_fails_the_next_step) {
     run_ranks(3, 5000, late);
     cr_assert_eq(ranks[1].code[3], DDPRT_LATE);
@@ -433,6 +448,14 @@ Test(executor, close_tells_of_a_late_error) {
         cr_assert_eq(ranks[r].code[1], DDPRT_PEER_ERROR, "%s", ranks[r].report.error.text);
         cr_assert_eq(ranks[r].report.error.parameter, C0);
     }
+}
+
+Test(executor, close_tells_of_a_late_error_whatever_step_comes_next) {
+    run_ranks(2, 5000, late_close_other);
+    cr_assert_eq(ranks[0].code[3], DDPRT_LATE);
+    cr_assert_eq(ranks[1].code[1], DDPRT_PEER_ERROR, "%s", ranks[1].report.error.text);
+    cr_assert_eq(ranks[1].report.error.rank, 0);
+    cr_assert_eq(ranks[1].report.error.parameter, C0, "%s", ranks[1].report.error.text);
 }
 
 static void other_step(struct rank *r) {

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -270,9 +271,8 @@ Test(local, system_errors_are_told) {
                        results[0].error.text);
 }
 
-/* 4 TiB on every rank cannot be had. */
-static void enormous(int rank, int size) {
-    int64_t elements = (int64_t)1 << 40;
+/* Opens a plan of one gradient; NULL after an error. */
+static ddprt_runtime *open_one(int rank, int size, int64_t elements) {
     struct plan_builder *b = plan_builder_new();
     struct plan_piece piece = {10, 0.001};
     struct plan_step_info info = {.name = "train",
@@ -290,16 +290,94 @@ static void enormous(int rank, int size) {
     size_t n;
     ddprt_plan *plan;
     ddprt_comm *comm;
-    ddprt_runtime *rt;
+    ddprt_runtime *rt = NULL;
     struct result *r = &results[rank];
     if (!plan_build(b, &bytes, &n) || ddprt_plan_from_memory(bytes, n, &plan, &r->error)) _exit(1);
     if (ddprt_comm_local(job_name, rank, size, 2000, &comm, &r->error)) _exit(2);
     r->code = ddprt_open(plan, comm, NULL, &rt, &r->error);
-    ddprt_comm_close(comm);
+    if (r->code) ddprt_comm_close(comm);
+    return rt;
 }
+
+/* 4 TiB on every rank cannot be had. */
+static void enormous(int rank, int size) { open_one(rank, size, (int64_t)1 << 40); }
 Test(local, memory_that_cannot_be_had) {
     cr_assert(run_processes(2, enormous), "%s", results[0].error.text);
     for (int r = 0; r < 2; r++) cr_assert_eq(results[r].code, DDPRT_NO_MEMORY);
+}
+
+/* Signals, as a profiler sends them, interrupt every system call while a large arena is reserved.
+ */
+static void nothing(int signal) { (void)signal; }
+static void interrupted(int rank, int size) {
+    struct sigaction act = {.sa_handler = nothing};
+    struct itimerval often = {.it_interval = {.tv_usec = 2000}, .it_value = {.tv_usec = 2000}};
+    sigaction(SIGALRM, &act, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    ddprt_runtime *rt = open_one(rank, size, 32 << 20);
+    if (!rt) return;
+    ddprt_step_begin(rt, 0, 0, NULL);
+    ddprt_ready(rt, 0);
+    ddprt_step_end(rt);
+    results[rank].code = ddprt_step_wait(rt, 10000, &results[rank].report);
+    ddprt_close(rt);
+}
+Test(local, signals_do_not_matter) {
+    cr_assert(run_processes(2, interrupted));
+    for (int r = 0; r < 2; r++) cr_assert_eq(results[r].code, 0, "%s", results[r].error.text);
+}
+
+/* The child of a rank that forks between meeting and opening is not that rank, and when it closes
+ * what it has inherited, its parent has not left. */
+static void forks(int rank, int size) {
+    size_t bytes;
+    void *image = job_plan(PLAN_WORLD, "w0", &bytes);
+    ddprt_plan *plan;
+    ddprt_comm *comm;
+    ddprt_runtime *rt;
+    struct result *r = &results[rank];
+    ddprt_plan_from_memory(image, bytes, &plan, NULL);
+    r->code = ddprt_comm_local(job_name, rank, size, 5000, &comm, &r->error);
+    if (r->code) return;
+    pid_t child = fork();
+    if (child == 0) {
+        ddprt_error error;
+        bool refused = ddprt_open(plan, comm, NULL, &rt, &error) == DDPRT_FORKED;
+        ddprt_comm_close(comm);
+        _exit(!refused);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    r->code = ddprt_open(plan, comm, NULL, &rt, &r->error);
+    if (r->code) return;
+    step_other(rt, rank, 5000);
+    ddprt_close(rt);
+    if (status) _exit(1);
+}
+Test(local, a_fork_before_opening_is_not_the_rank) {
+    cr_assert(run_processes(2, forks));
+    for (int r = 0; r < 2; r++) cr_assert_eq(results[r].code, 0, "%s", results[r].error.text);
+}
+
+/* Two ranks fit into these descriptors, and the third does not. */
+static void few_descriptors(int rank, int size) {
+    if (rank == 0) {
+        int next = dup(0);
+        struct rlimit few = {(rlim_t)next + 3, (rlim_t)next + 3}; /* lock, socket, rank 1 */
+        close(next);
+        setrlimit(RLIMIT_NOFILE, &few);
+    }
+    double begin = now_ms();
+    open_rank(rank, size, 3000, 0, "w0");
+    results[rank].ms = now_ms() - begin;
+}
+Test(local, too_few_descriptors_are_said_so) {
+    cr_assert(run_processes(3, few_descriptors));
+    cr_assert_eq(results[0].code, DDPRT_SYSTEM, "%s", results[0].error.text);
+    cr_assert_not_null(strstr(results[0].error.text, strerror(EMFILE)), "%s",
+                       results[0].error.text);
+    cr_assert_lt(results[0].ms, 2500);
+    for (int r = 1; r < 3; r++) cr_assert_neq(results[r].code, 0);
 }
 
 Test(local, arguments) {
