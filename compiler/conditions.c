@@ -242,7 +242,7 @@ static bdd function_of(struct maker *k, ir_value v) {
     if (k->assumed[v]) return k->assumed[v] == 2 ? BDD_TRUE : BDD_FALSE;
     if (numbering_constant(&k->n, v, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (value->def != IR_DEF_NODE) return variable(k, v);
-    if (numbering_evaluate(&k->n, v, 0, 0, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
+    if (numbering_evaluate(&k->n, v, NULL, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (k->n.opposite[v]) return bdd_not(k->bdd, condition_of(k->c, k->n.opposite[v]));
     ir_value a = ir_input(k->m, value->node, 0), b = ir_input(k->m, value->node, 1);
     const struct control *c = control_of(&k->c->control, value->node);
@@ -298,6 +298,29 @@ static void scan_length(struct maker *k, const struct control *c, struct loop_fa
         facts->runs = symbol ? size_variable(k, symbol) : count_variable(k, first, "(len(%s)>=1)");
 }
 
+enum { MAX_NUMBERED_TRIPS = 64 }; /* bits of struct trip_test */
+
+static bool evaluate_in(struct maker *k, const struct control *c, ir_value v, int64_t number,
+                        int64_t *out) {
+    const struct trip t = {.number_of = control_graph_input(k->m, c->body, 0),
+                           .number = number,
+                           .going = control_graph_input(k->m, c->body, 1)};
+    return numbering_evaluate(&k->n, v, &t, out);
+}
+
+/* `i < 2` as the condition after a trip: how many trips there are; -1 if more decides than their
+ * number. `most`: the literal count, or -1. */
+static int64_t trips_by_number(struct maker *k, const struct control *c, int64_t most) {
+    ir_value on = control_graph_output(k->m, c->body, 0);
+    for (int64_t t = 0; t < MAX_NUMBERED_TRIPS; t++) {
+        int64_t goes = 0;
+        if (t == most) return most;
+        if (!evaluate_in(k, c, on, t, &goes)) return -1;
+        if (!goes) return t + 1;
+    }
+    return most == MAX_NUMBERED_TRIPS ? most : -1;
+}
+
 static void loop_length(struct maker *k, const struct control *c, struct loop_facts *facts) {
     const struct ir_module *m = k->m;
     ir_value count = ir_input(m, c->node, 0), start = ir_input(m, c->node, 1);
@@ -323,19 +346,20 @@ static void loop_length(struct maker *k, const struct control *c, struct loop_fa
         facts->trips = n;
     else if (start && bdd_and(k->bdd, facts->runs, on) == BDD_FALSE)
         facts->trips = 1;
+    else if (start && (!count || n >= 1))
+        facts->trips = trips_by_number(k, c, n);
 }
 
 /* `i == 0`, `i % 2`: keeps the tests that the number of the trip decides. */
 static void decide_tests(struct maker *k, const struct control *c, struct loop_facts *facts) {
     uint32_t kept = 0;
-    bool known = c->kind == CONTROL_LOOP && facts->trips >= 1 && facts->trips <= 64;
-    ir_value number = control_graph_input(k->m, c->body, 0);
+    bool known = c->kind == CONTROL_LOOP && facts->trips >= 1 && facts->trips <= MAX_NUMBERED_TRIPS;
     for (uint32_t i = 0; known && i < facts->tests.n; i++) {
         struct trip_test test = facts->tests.at[i];
         bool decided = true;
         for (int64_t t = 0; decided && t < facts->trips; t++) {
             int64_t is = 0;
-            decided = numbering_evaluate(&k->n, test.value, number, t, &is);
+            decided = evaluate_in(k, c, test.value, t, &is);
             test.is |= (uint64_t)(is != 0) << t;
         }
         if (decided) facts->tests.at[kept++] = test;

@@ -110,11 +110,6 @@ bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out) {
     }
 }
 
-struct trip {
-    ir_value number_of;
-    int64_t number;
-};
-
 static bool is_integer(const struct ir_module *m, ir_value v) {
     enum ir_dtype t = ir_type_dtype(m, m->value.at[v].type);
     return t == IR_BOOL || t == IR_INT32 || t == IR_INT64;
@@ -148,8 +143,8 @@ static bool evaluate(const struct numbering *n, ir_value v, const struct trip *t
                      int64_t *out) {
     const struct ir_module *m = n->m;
     const struct ir_value_info *value = &m->value.at[v];
-    if (v && v == t->number_of) {
-        *out = t->number;
+    if (v && t && (v == t->number_of || v == t->going)) {
+        *out = v == t->going ? 1 : t->number;
         return true;
     }
     if (numbering_constant(n, v, out)) return true;
@@ -166,10 +161,8 @@ static bool evaluate(const struct numbering *n, ir_value v, const struct trip *t
     return is_integer(m, b) && evaluate(n, b, t, depth - 1, &y) && compute(l, x, y, out);
 }
 
-bool numbering_evaluate(const struct numbering *n, ir_value v, ir_value number_of, int64_t number,
-                        int64_t *out) {
-    const struct trip t = {number_of, number};
-    return evaluate(n, v, &t, EVALUATED_DEPTH, out);
+bool numbering_evaluate(const struct numbering *n, ir_value v, const struct trip *t, int64_t *out) {
+    return evaluate(n, v, t, EVALUATED_DEPTH, out);
 }
 
 /* ---- value numbering ------------------------------------------------------------------------- */

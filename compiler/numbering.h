@@ -46,9 +46,14 @@ void numbering_make(struct numbering *n, const struct ir_module *m, const struct
 enum logic numbering_logic(const struct numbering *n, ir_node node);
 /* The value of a one-element constant; false if it is none or could be overridden. */
 bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out);
-/* The boolean or integer that constants and the number of a loop's trip decide; `number_of`: the
- * value that holds that number, or 0. False if it depends on more, or is too far from them. */
-bool numbering_evaluate(const struct numbering *n, ir_value v, ir_value number_of, int64_t number,
-                        int64_t *out);
+/* A trip of a Loop whose number is known. */
+struct trip {
+    ir_value number_of; /* the value that holds the number, in its body */
+    int64_t number;
+    ir_value going; /* the condition in its body: true while it runs */
+};
+/* The boolean or integer that constants and the trip, or NULL, decide. False if it depends on more,
+ * or is too far from them. */
+bool numbering_evaluate(const struct numbering *n, ir_value v, const struct trip *t, int64_t *out);
 
 #endif

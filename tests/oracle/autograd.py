@@ -218,6 +218,7 @@ class Maker:
         scans, number = self.dice.random() < 0.5, self.dice.randrange(4)
         dynamic, stops = self.counts and self.dice.random() < 0.5, self.by_value and self.dice.random() < 0.5
         start = self.pick(scope["bool"]) if self.dice.random() < 0.3 else "yes"
+        short = not stops and self.dice.random() < 0.2
         self.uses_count |= dynamic
         self.plain &= not dynamic and not stops
         g, count = self.new(), "n" if dynamic else self.new()
@@ -232,7 +233,9 @@ class Maker:
                   f"{', '.join('float[2,3] ' + r for r in results + [last] * scans)}) {{",
                   f"{first} = Equal ({g}_i, none)", f"{even}_1 = Mod ({g}_i, two)", f"{even} = Equal ({even}_1, none)",
                   f"{later} = Greater ({g}_i, none)", *inner]
-        if stops:
+        if short:
+            lines += [f"{g}_e = Not ({later})", f"{g}_d = And ({g}_c, {g}_e)", "}>"]
+        elif stops:
             lines += [f"{g}_m = ReduceMean <keepdims = 0> ({results[0]})", f"{g}_d = Less ({g}_m, half)", "}>"]
         else:
             lines += [f"{g}_d = Identity ({g}_c)", "}>"]
@@ -250,7 +253,7 @@ class Maker:
                 run(env)
                 values = [env[r] for r in results]
                 collected = collected + env[last]
-                going = not stops or bool(values[0].mean() < 0.5)
+                going = trip == 0 if short else not stops or bool(values[0].mean() < 0.5)
             env.update(zip(outs, values))
             env[trace] = collected
 

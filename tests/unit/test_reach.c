@@ -668,6 +668,20 @@ Test(loops, the_number_of_the_trip_decides) {
     expect(NUMBERED("3", "Equal (i, k)"), "w always; v always");
     expect(NUMBERED("2", "Equal (i, k)"), "w never; v always");
     expect(NUMBERED("2", "LessOrEqual (i, k)"), "w always; v never");
+#define STOPS(count, on)                                                                           \
+    HEAD "m (float[3] x, int64 m, bool c) => (float[3] loss) <float[3] w, float[3] v> {\n" YES     \
+         "  k = Constant <value = int64 {1}> ()\n" LITERAL(                                        \
+             "5") "  loss, other = Loop <body = g (int64 i, bool go, float[3] s, float[3] t) => "  \
+                  "(go2, s2, t2) {\n"                                                              \
+                  "    go2 = " on "\n  s2 = Identity (t)  t2 = Identity (s) }> (" count            \
+                  ", yes, w, v) }"
+    /* Two trips, by a condition on their number. */
+    expect(STOPS("", "Less (i, k)"), "w always; v never");
+    expect(STOPS("n", "Less (i, k)"), "w always; v never");
+    expect(STOPS("n", "LessOrEqual (i, k)"), "w never; v always");
+    expect(STOPS("k", "Less (i, k)"), "w never; v always");
+    /* Here m may end it earlier. */
+    expect(STOPS("m", "Less (i, k)"), "w sometimes; v sometimes");
     /* Of more trips than are followed, all that is known is that some of both may take place. */
     expect(NUMBERED("65", "Equal (i, k)"), "w sometimes; v sometimes");
     expect_reason(NUMBERED("2", "Equal (i, k)"), "w",
