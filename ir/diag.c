@@ -152,7 +152,14 @@ static void put_text(FILE *out, const char *s, size_t len) {
     }
 }
 
-static void puts_text(FILE *out, const char *s) { put_text(out, s, strlen(s)); }
+enum { LONGEST_TEXT = 2000 }; /* a name may be a megabyte long */
+
+static void puts_text(FILE *out, const char *s) {
+    size_t n = strlen(s), shown = n > LONGEST_TEXT ? LONGEST_TEXT : n;
+    while (shown < n && ((unsigned char)s[shown] & 0xc0) == 0x80) shown--;
+    put_text(out, s, shown);
+    if (shown < n) fputs("...", out);
+}
 
 /* As wide as the text: `fill` for each character, and tabs as they are if `keep_tabs`. */
 static void put_underline(FILE *out, const char *s, size_t len, char fill, bool keep_tabs) {

@@ -21,7 +21,9 @@ def compare(page, kind, shown_as, files, known_as):
 
 
 flag = r"\bFl -([a-z][a-z-]+)"
-compare("docs/man/ddpc.1", "flag", flag, "compiler/tool/flags.def", r'^FLAG\([A-Z_| ]+, "([a-z-]+)"')
+# --version and --help are in no table.
+ours = r"\bFl -(?!version\b|help\b)([a-z][a-z-]+)"
+compare("docs/man/ddpc.1", "flag", ours, "compiler/tool/flags.def", r'^FLAG\([A-Z_| ]+, "([a-z-]+)"')
 command = r"^(?:\.It |\.Op )?\.?Cm ([a-z-]+)"
 compare("docs/man/ddpc.1", "command", command, "compiler/tool/commands.def", r"^COMMAND\(([a-z_]+),")
 compare("docs/man/ddprun.1", "flag", flag, "runtime/ddprun*.c", r'^\s*"  (?:-[a-z], )?--([a-z-]+)')

@@ -34,7 +34,8 @@ static bool takes(const struct command *c, const struct flag *f) {
 void args_print_usage(const struct command *c, FILE *out) {
     if (!c) {
         fprintf(out, "usage: ddpc COMMAND ARGUMENTS [--FLAG=VALUE ...]\n"
-                     "       ddpc MODEL -o PLAN\n\ncommands:\n");
+                     "       ddpc MODEL -o PLAN\n       ddpc --version | --help\n\n"
+                     "commands:\n");
         for (size_t i = 0; i < args_n_commands; i++)
             fprintf(out, "  %-8s %-20s %s\n", args_commands[i].name, args_commands[i].arguments,
                     args_commands[i].summary);

@@ -6,6 +6,7 @@
  * plan could not be read. */
 #include "diff_print.h"
 #include "plan_tool.h"
+#include <string.h>
 
 /* The thresholds, strictest first. Those between state and any belong to classes that no rule has
  * yet in this order: they fail on what is above them. */
@@ -28,6 +29,8 @@ int tool_diff(struct tool *t) {
     struct tool_output output;
     struct plan *old = NULL, *new = NULL;
     if (format < 0 || threshold < 0) return TOOL_USAGE;
+    if (!strcmp(t->args.at[0], "-") && !strcmp(t->args.at[1], "-"))
+        return tool_usage_error(t, "OLD and NEW cannot both be standard input");
     old = tool_open_plan(t, t->args.at[0]);
     new = tool_open_plan(t, t->args.at[1]);
     if (!old || !new) goto cleanup;

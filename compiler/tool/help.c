@@ -11,6 +11,21 @@ static unsigned code_number(const char *text) {
     return (unsigned)strtoul(text, NULL, 10);
 }
 
+enum { WIDTH = 90 };
+
+static void print_wrapped(const char *text) {
+    for (size_t column = 0; *text;) {
+        size_t n = strcspn(text, " ");
+        if (column && column + 1 + n > WIDTH) {
+            putchar('\n');
+            column = 0;
+        }
+        column += (size_t)printf("%s%.*s", column ? " " : "", (int)n, text);
+        text += n + strspn(text + n, " ");
+    }
+    putchar('\n');
+}
+
 int tool_help(struct tool *t) {
     const char *topic = t->args.n ? t->args.at[0] : NULL;
     if (!topic) {
@@ -25,7 +40,8 @@ int tool_help(struct tool *t) {
     unsigned number = code_number(topic);
     const char *essay = number ? diag_essay((enum diag_code)number) : NULL;
     if (essay) {
-        printf("DDP%04u: %s\n\n%s\n", number, diag_title((enum diag_code)number), essay);
+        printf("DDP%04u: %s\n\n", number, diag_title((enum diag_code)number));
+        print_wrapped(essay);
         return TOOL_OK;
     }
     string_list names = {0};

@@ -165,8 +165,13 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
     pipeline_init(c, &t->options);
     if (t->print_after) {
         char names[128] = "";
-        for (enum pipeline_pass p = 0; p <= last && p < PIPELINE_emit; p++) {
-            if (p) strcat(names, " ");
+        enum pipeline_pass first = t->options.from_list ? PIPELINE_order : 0;
+        if (first > last)
+            return tool_usage_error(t,
+                                    "with --from-list no pass of this command leaves anything for "
+                                    "--print-after");
+        for (enum pipeline_pass p = first; p <= last && p < PIPELINE_emit; p++) {
+            if (p != first) strcat(names, " ");
             strcat(names, pipeline_pass_name(p));
         }
         if (tool_choice(t, "print-after", t->print_after, names) < 0) return TOOL_USAGE;
