@@ -12,7 +12,7 @@ int tool_fmt(struct tool *t) {
     struct ir_module module;
     if (!source_open(&source, t->args.at[0], &why)) {
         diags_init(&diags, NULL);
-        diag_plain(&diags, DIAG_CANNOT_READ, t->args.at[0], "%s", why);
+        diag_plain(&diags, DIAG_CANNOT_READ, t->args.at[0], "cannot read the model: %s", why);
         tool_print_diags(t, &diags);
         diags_free(&diags);
         return TOOL_USAGE;
