@@ -221,8 +221,36 @@ bdd condition_of(const struct conditions *c, ir_value v) {
     return f == UNKNOWN ? BDD_OVERFLOW : f;
 }
 
-static bdd equal(struct maker *k, ir_value v, ir_value a, ir_value b) {
+/* Where a number that an If chooses among constants is this one; false if it may be another. */
+static bool chosen_equal(struct maker *k, ir_value v, int64_t number, uint32_t depth, bdd *out) {
     int64_t constant;
+    if (numbering_constant(&k->n, v, &constant)) {
+        *out = constant == number ? BDD_TRUE : BDD_FALSE;
+        return true;
+    }
+    const struct ir_value_info *value = &k->m->value.at[v];
+    if (value->def != IR_DEF_NODE || depth == 0) return false;
+    const struct control *c = control_of(&k->c->control, value->node);
+    bdd yes, no;
+    if (!c || c->kind != CONTROL_IF ||
+        !chosen_equal(k, control_graph_output(k->m, c->body, value->output), number, depth - 1,
+                      &yes) ||
+        !chosen_equal(k, control_graph_output(k->m, c->otherwise, value->output), number, depth - 1,
+                      &no))
+        return false;
+    *out = bdd_ite(k->bdd, condition_of(k->c, ir_input(k->m, value->node, 0)), yes, no);
+    return true;
+}
+
+static bdd equal(struct maker *k, ir_value v, ir_value a, ir_value b) {
+    enum { CHOICES_DEPTH = 8 };
+    int64_t constant;
+    bdd chosen;
+    if ((numbering_constant(&k->n, b, &constant) &&
+         chosen_equal(k, a, constant, CHOICES_DEPTH, &chosen)) ||
+        (numbering_constant(&k->n, a, &constant) &&
+         chosen_equal(k, b, constant, CHOICES_DEPTH, &chosen)))
+        return chosen;
     if (!k->n.boolish[a] || numbering_constant(&k->n, a, &constant)) {
         ir_value swap = a;
         a = b, b = swap;
@@ -346,7 +374,7 @@ static void loop_length(struct maker *k, const struct control *c, struct loop_fa
         facts->trips = n;
     else if (start && bdd_and(k->bdd, facts->runs, on) == BDD_FALSE)
         facts->trips = 1;
-    else if (start && (!count || n >= 1))
+    else if (start && (!count || n > 1))
         facts->trips = trips_by_number(k, c, n);
 }
 

@@ -680,6 +680,7 @@ Test(loops, the_number_of_the_trip_decides) {
     expect(STOPS("n", "Less (i, k)"), "w always; v never");
     expect(STOPS("n", "LessOrEqual (i, k)"), "w never; v always");
     expect(STOPS("k", "Less (i, k)"), "w never; v always");
+    expect(STOPS("k", "Identity (c)"), "w never; v always");
     /* Here m may end it earlier. */
     expect(STOPS("m", "Less (i, k)"), "w sometimes; v sometimes");
     /* Of more trips than are followed, all that is known is that some of both may take place. */
