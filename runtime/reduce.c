@@ -76,7 +76,8 @@ uint16_t reduce_to_bfloat16(float f) {
 /* Built twice where the linker can choose at load time, with 16- and with 32-byte vectors. The
  * results are the same bits: every operation is on one element, and none is fused
  * (-ffp-contract=off). */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \
+    !defined(__SANITIZE_THREAD__) /* which is not set up yet when the linker chooses */
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
 #else
 #define FOR_EACH_PROCESSOR
