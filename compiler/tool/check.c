@@ -30,8 +30,11 @@ enum { NAMES_SHOWN = 5 };
 static bool deny(struct tool *t, const char *why) {
     const char *text = arena_printf(&t->arena, "denied: %s", why);
     if (!tool_complain_json(t, DIAG_DENIED, t->args.n ? t->args.at[0] : t->options.from_list, text,
-                            NULL))
-        fprintf(stderr, "ddpc check: %s\n", text);
+                            NULL)) {
+        fputs("ddpc check: ", stderr);
+        tool_put(stderr, text);
+        fputc('\n', stderr);
+    }
     return true;
 }
 

@@ -116,12 +116,15 @@ void diff_print_text(const struct diff *d, FILE *out) {
     char id[DIFF_ID_SIZE];
     for (uint32_t i = 0; i < d->changes.n; i++) {
         const struct diff_change *c = &d->changes.at[i];
-        fprintf(out, "%-5s  %s  %s: %s", diff_class_name(diff_rule_class(c->rule)),
-                diff_rule_id(c->rule, id), c->path, c->reason);
+        fprintf(out, "%-5s  %s  ", diff_class_name(diff_rule_class(c->rule)),
+                diff_rule_id(c->rule, id));
+        const char *change = "";
         if (c->before && c->after)
-            fprintf(out, " (%s -> %s)", c->before, c->after);
+            change = arena_printf(d->arena, " (%s -> %s)", c->before, c->after);
         else if (c->before || c->after)
-            fprintf(out, " (%s%s)", c->before ? "was " : "now ", c->before ? c->before : c->after);
+            change = arena_printf(d->arena, " (%s%s)", c->before ? "was " : "now ",
+                                  c->before ? c->before : c->after);
+        tool_put(out, arena_printf(d->arena, "%s: %s%s", c->path, c->reason, change));
         fputc('\n', out);
     }
     if (d->changes.n) fputc('\n', out);

@@ -14,7 +14,9 @@ static void print_type(const struct plan *p, uint32_t param, FILE *out) {
 
 static void print_guard(const struct plan *p, uint32_t guard, bool exact, FILE *out) {
     if (guard == PLAN_NONE) return;
-    fprintf(out, "  if %s%s", plan_string(p, p->guard[guard].text), exact ? "" : " (at most)");
+    fputs("  if ", out);
+    tool_put(out, plan_string(p, p->guard[guard].text));
+    if (!exact) fputs(" (at most)", out);
 }
 
 static void print_bucket(const struct plan *p, const struct plan_step *step, uint32_t bucket,
@@ -32,7 +34,9 @@ static void print_bucket(const struct plan *p, const struct plan_step *step, uin
     for (uint32_t i = 0; i < b->n_segments; i++) {
         const struct plan_segment *s = &p->segment[b->first_segment + i];
         const struct plan_step_param *sp = plan_step_param(p, b->step, s->param);
-        fprintf(out, "    %s  ", plan_param_name(p, s->param));
+        fputs("    ", out);
+        tool_put(out, plan_param_name(p, s->param));
+        fputs("  ", out);
         print_type(p, s->param, out);
         fprintf(out, "  offset %llu  %llu bytes", (unsigned long long)s->offset,
                 (unsigned long long)s->bytes);
@@ -45,8 +49,9 @@ static void print_step(const struct plan *p, uint32_t index, FILE *out) {
     const struct plan_step *s = &p->step[index];
     uint32_t count[PLAN_N_CLASSES] = {0};
     for (uint32_t i = 0; i < p->n_params; i++) count[plan_step_param(p, index, i)->class]++;
-    fprintf(out, "\nstep %s\n", plan_string(p, s->name));
-    fprintf(out, "  schedule   %s", plan_policy_name(s->policy));
+    fputs("\nstep ", out);
+    tool_put(out, plan_string(p, s->name));
+    fprintf(out, "\n  schedule   %s", plan_policy_name(s->policy));
     if (s->policy == PLAN_DDP) fprintf(out, ", %s order", plan_order_name(s->order));
     fprintf(out, ", on %s\n", plan_string(p, s->topology));
     fprintf(
@@ -63,7 +68,9 @@ static void print_step(const struct plan *p, uint32_t index, FILE *out) {
     for (uint32_t i = 0; i < p->n_params; i++) {
         const struct plan_step_param *sp = plan_step_param(p, index, i);
         if (sp->segment != PLAN_NONE) continue;
-        fprintf(out, "  %-7s  %s  ", plan_class_name(sp->class), plan_param_name(p, i));
+        fprintf(out, "  %-7s  ", plan_class_name(sp->class));
+        tool_put(out, plan_param_name(p, i));
+        fputs("  ", out);
         print_type(p, i, out);
         fputc('\n', out);
     }
@@ -79,9 +86,11 @@ void dump_text(const struct plan *p, FILE *out) {
         fprintf(out, " %s=%s", plan_string(p, p->option[i].key),
                 plan_string(p, p->option[i].value));
     fputc('\n', out);
-    for (uint32_t i = 0; i < p->n_branches; i++)
-        fprintf(out, "branch     %s%s\n", plan_string(p, p->branch[i].name),
-                p->branch[i].uniform ? "  uniform" : "");
+    for (uint32_t i = 0; i < p->n_branches; i++) {
+        fputs("branch     ", out);
+        tool_put(out, plan_string(p, p->branch[i].name));
+        fputs(p->branch[i].uniform ? "  uniform\n" : "\n", out);
+    }
     for (uint32_t i = 0; i < p->n_steps; i++) print_step(p, i, out);
 }
 

@@ -34,7 +34,8 @@ int tool_explain(struct tool *t) {
         if (i == c.program.params.n)
             result = no_such_parameter(t, &c.program, name);
         else {
-            printf("%s\n", ir_text(&c.module, c.program.params.at[i].name));
+            tool_put(stdout, ir_text(&c.module, c.program.params.at[i].name));
+            putchar('\n');
             for (uint32_t s = 0; s < c.program.steps.n; s++)
                 reach_explain(&c.program, s, &c.branches, &c.reach[s], i, stdout);
         }

@@ -38,6 +38,10 @@ const char *tool_utf8(struct arena *a, const char *text) {
     return out;
 }
 
+void tool_put(FILE *out, const char *text) {
+    for (; *text; text++) putc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, out);
+}
+
 static const char *severity_name(enum diag_severity s) {
     return s == DIAG_ERROR ? "error" : s == DIAG_WARNING ? "warning" : "note";
 }

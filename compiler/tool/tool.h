@@ -75,6 +75,10 @@ FILE *tool_output_open(const struct tool *t, struct tool_output *o, const char *
 /* keep false: throw away what was written. */
 bool tool_output_close(struct tool_output *o, bool keep);
 
+/* Writes a name for people: control characters, which could break lines or drive a terminal, become
+ * '?'. */
+void tool_put(FILE *out, const char *text);
+
 /* A copy of `text` in the arena that is valid UTF-8: bytes that are not become U+FFFD. */
 const char *tool_utf8(struct arena *a, const char *text);
 

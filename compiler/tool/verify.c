@@ -94,8 +94,10 @@ static void print_chain(const struct plan *p, uint32_t step, const struct step_c
     const struct certificate_report *r = &c->report;
     const struct certificate_bucket *b = c->certificate.bucket;
     uint32_t n = c->certificate.n_buckets - r->chain_bucket;
-    printf("  bottleneck   %s, ready at %.3f µs; from there the channel is never idle:\n",
-           chain_param(p, step, c), c->certificate.item[r->chain_item].ready_us);
+    fputs("  bottleneck   ", stdout);
+    tool_put(stdout, chain_param(p, step, c));
+    printf(", ready at %.3f µs; from there the channel is never idle:\n",
+           c->certificate.item[r->chain_item].ready_us);
     for (uint32_t i = r->chain_bucket; i < c->certificate.n_buckets; i++) {
         if (n > MAX_SHOWN && i - r->chain_bucket == MAX_SHOWN - 1 &&
             i + 1 < c->certificate.n_buckets) {
@@ -115,8 +117,9 @@ static void print_text(const struct plan *p, const struct step_check *checks) {
     for (uint32_t i = 0; i < p->n_steps; i++) {
         const struct plan_step *s = &p->step[i];
         const struct certificate_report *r = &checks[i].report;
-        printf("\nstep %s\n  certificate  %s: %s\n", plan_string(p, s->name),
-               verdict_name(r->verdict), r->what);
+        fputs("\nstep ", stdout);
+        tool_put(stdout, plan_string(p, s->name));
+        printf("\n  certificate  %s: %s\n", verdict_name(r->verdict), r->what);
         if (r->verdict == CERTIFICATE_REFUSED) continue;
         printf("  finish       %.3f µs", s->finish_us);
         if (r->verdict == CERTIFICATE_PROVED) printf(", optimum %.3f µs", r->optimum_us);
