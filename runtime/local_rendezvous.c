@@ -263,7 +263,9 @@ static int gather_ranks(struct local *c, int listener, const char *name, int tim
         if (left <= 0) return missing_ranks(c, name, timeout_ms, error);
         if (poll(p, (nfds_t)c->comm.size, (int)(left / 1000000 + 1)) < 0) {
             if (errno == EINTR) continue;
-            return error_set(error, DDPRT_SYSTEM, "cannot wait for the ranks: %s", strerror(errno));
+            /* EINVAL: more than the process may have open */
+            return error_set(error, DDPRT_SYSTEM, "cannot wait for the ranks: %s",
+                             strerror(errno == EINVAL ? EMFILE : errno));
         }
         for (int r = 1; r < c->comm.size; r++)
             if (p[r].revents & (POLLHUP | POLLERR)) {

@@ -259,6 +259,29 @@ Test(local, two_jobs_of_one_name) {
     cr_assert_not_null(strstr(results[0].error.text, "another job of this user"));
 }
 
+/* A killed job holds its name until the kernel has cleared it away. */
+static void name_comes_free(int rank, int size) {
+    find_socket_path();
+    char lock[192];
+    snprintf(lock, sizeof lock, "%.*s.lock", (int)strlen(socket_path) - 5, socket_path);
+    int fd = rank == 0 ? open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (rank == 0) flock(fd, LOCK_EX);
+    pid_t dying = rank == 0 ? fork() : -1;
+    if (dying == 0) {
+        usleep(200 * 1000);
+        _exit(0);
+    }
+    if (fd >= 0) close(fd); /* the child still has it */
+    ddprt_runtime *rt = open_rank(rank, size, 3000, 0, "w0");
+    if (rt) step_other(rt, rank, 3000);
+    ddprt_close(rt);
+    if (rank == 0) waitpid(dying, NULL, 0);
+}
+Test(local, a_dying_job_lets_go_of_its_name) {
+    cr_assert(run_processes(2, name_comes_free));
+    for (int r = 0; r < 2; r++) cr_assert_eq(results[r].code, 0, "%s", results[r].error.text);
+}
+
 static void no_descriptors(int rank, int size) {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_NOFILE, &none);
