@@ -9,12 +9,15 @@
 #include "arena.h"
 #include "plan.h"
 
-enum diff_class { DIFF_WIRE, DIFF_STATE, DIFF_INFO, DIFF_N_CLASSES };
+enum diff_class {
+#define CLASS(ident, name, meaning) DIFF_##ident,
+#include "diff_rules.def"
+    DIFF_N_CLASSES
+};
 
 enum diff_rule {
-#define RULE(number, ident, class, title) DIFF_RULE_##ident,
+#define RULE(number, ident, class, title, essay) DIFF_RULE_##ident,
 #include "diff_rules.def"
-#undef RULE
     DIFF_N_RULES
 };
 
@@ -55,7 +58,9 @@ enum { DIFF_ID_SIZE = 16 };
 const char *diff_rule_id(enum diff_rule r, char id[DIFF_ID_SIZE]); /* "DDPW001", into id */
 enum diff_class diff_rule_class(enum diff_rule r);
 const char *diff_rule_title(enum diff_rule r);
+const char *diff_rule_essay(enum diff_rule r);
 const char *diff_class_name(enum diff_class c);
+const char *diff_class_meaning(enum diff_class c);
 bool diff_compatible(const struct diff *d); /* ranks of both could run together */
 
 /* The longest ascending run of `value`, with gaps: sets keep[i] for its members, returns its

@@ -18,23 +18,28 @@
 static const struct {
     uint32_t number;
     enum diff_class class;
-    const char *title;
+    const char *title, *essay;
 } rules[] = {
-#define RULE(number, ident, class, title) {number, DIFF_##class, title},
+#define RULE(number, ident, class, title, essay) {number, DIFF_##class, title, essay},
 #include "diff_rules.def"
-#undef RULE
+};
+
+static const struct {
+    const char *name, *meaning;
+} classes[] = {
+#define CLASS(ident, name, meaning) {name, meaning},
+#include "diff_rules.def"
 };
 
 const char *diff_rule_id(enum diff_rule r, char id[DIFF_ID_SIZE]) {
-    snprintf(id, DIFF_ID_SIZE, "DDP%c%03u", "WSI"[rules[r].class], (unsigned)rules[r].number);
+    snprintf(id, DIFF_ID_SIZE, "DDP%c%03u", "WSRNPI"[rules[r].class], (unsigned)rules[r].number);
     return id;
 }
 enum diff_class diff_rule_class(enum diff_rule r) { return rules[r].class; }
 const char *diff_rule_title(enum diff_rule r) { return rules[r].title; }
-const char *diff_class_name(enum diff_class c) {
-    static const char *const names[] = {"wire", "state", "info"};
-    return names[c];
-}
+const char *diff_rule_essay(enum diff_rule r) { return rules[r].essay; }
+const char *diff_class_name(enum diff_class c) { return classes[c].name; }
+const char *diff_class_meaning(enum diff_class c) { return classes[c].meaning; }
 
 bool diff_compatible(const struct diff *d) {
     return memcmp(d->old->header->semantic_hash, d->new->header->semantic_hash, 16) == 0;

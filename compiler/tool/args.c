@@ -14,8 +14,8 @@ const struct flag args_flags[] = {
 const size_t args_n_flags = sizeof args_flags / sizeof *args_flags;
 
 const struct command args_commands[] = {
-#define COMMAND(name, arguments, min_args, max_args, groups, summary)                              \
-    {#name, arguments, min_args, max_args, groups, summary, tool_##name},
+#define COMMAND(name, arguments, min_args, max_args, groups, formats, summary)                     \
+    {#name, arguments, min_args, max_args, groups, formats, summary, tool_##name},
 #include "commands.def"
 #undef COMMAND
 };
@@ -50,8 +50,12 @@ void args_print_usage(const struct command *c, FILE *out) {
         const struct flag *f = &args_flags[i];
         if (!takes(c, f)) continue;
         char left[96];
-        snprintf(left, sizeof left, "--%s%s%s", f->name, f->kind == FLAG_SET ? "" : " ",
-                 f->argument);
+        snprintf(left, sizeof left, "--%s%s%s", f->name, f->kind == FLAG_SET ? "" : "=",
+                 f->group == F_FORMAT ? c->formats : f->argument);
+        for (char *s = left; f->kind == FLAG_CHOICE || f->group == F_FORMAT; s++) {
+            if (!*(s += strcspn(s, " "))) break;
+            *s = '|';
+        }
         if (strlen(left) <= 30)
             fprintf(out, "  %-30s %s\n", left, f->help);
         else
@@ -107,6 +111,10 @@ int tool_choice(const struct tool *t, const char *flag, const char *value, const
     vec_free(&all);
     arena_free(&a);
     return found;
+}
+
+int tool_format(const struct tool *t) {
+    return tool_choice(t, "format", t->format, t->command->formats);
 }
 
 /* Of numbers that flags take: a byte in MiB, and what in MiB a 64-bit count of bytes holds. */

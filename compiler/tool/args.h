@@ -37,6 +37,7 @@ struct command {
     const char *name, *arguments;
     uint32_t min_args, max_args;
     unsigned groups;
+    const char *formats; /* the choices of --format, the first is the default */
     const char *summary;
     int (*run)(struct tool *t);
 };

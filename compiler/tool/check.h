@@ -6,7 +6,9 @@
 #include "tool.h"
 
 void check_text(struct tool *t, struct compilation *c, const struct advices *a, FILE *out);
-void check_json(struct tool *t, struct compilation *c, const struct advices *a, FILE *out);
+/* denied: what --deny and --require-proof found, a sentence each. */
+void check_json(struct tool *t, struct compilation *c, const struct advices *a,
+                const string_list *denied, FILE *out);
 
 const char *check_evidence_name(enum evidence e);
 static inline const char *check_param_name(struct tool *t, const struct compilation *c,

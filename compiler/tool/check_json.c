@@ -118,8 +118,10 @@ static json_t *unknown_operators(struct tool *t, const struct compilation *c) {
     return list;
 }
 
-void check_json(struct tool *t, struct compilation *c, const struct advices *a, FILE *out) {
-    json_t *steps = json_array();
+void check_json(struct tool *t, struct compilation *c, const struct advices *a,
+                const string_list *denied, FILE *out) {
+    json_t *steps = json_array(), *reasons = json_array();
+    for (uint32_t i = 0; i < denied->n; i++) json_array_append_new(reasons, text(t, denied->at[i]));
     for (uint32_t s = 0; s < c->program.steps.n; s++)
         json_array_append_new(steps, step(t, c, a, s));
     json_t *root = json_object();
@@ -133,6 +135,7 @@ void check_json(struct tool *t, struct compilation *c, const struct advices *a, 
     json_object_set_new(root, "steps", steps);
     json_object_set_new(root, "branches", branches(t, c));
     json_object_set_new(root, "unknown_operators", unknown_operators(t, c));
+    json_object_set_new(root, "denied", reasons);
     json_dumpf(root, out, JSON_INDENT(1));
     fputc('\n', out);
     json_decref(root);

@@ -135,7 +135,8 @@ void diff_print_text(const struct diff *d, FILE *out) {
                                count_of(d, DIFF_STATE), count_of(d, DIFF_INFO))
                 : "no change",
             diff_compatible(d) ? "ranks with OLD and ranks with NEW can run together"
-                               : "ranks with OLD and ranks with NEW refuse each other");
+                               : "ranks with OLD and ranks with NEW refuse each other: wire and "
+                                 "state must agree");
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

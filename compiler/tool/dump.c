@@ -116,7 +116,7 @@ void plan_guard_branches(const struct plan *p, uint32_t guard, branch_list *out)
 int tool_dump(struct tool *t) {
     static void (*const print[])(const struct plan *, FILE *) = {dump_text, dump_json, dump_header};
     struct tool_output output;
-    int format = tool_choice(t, "format", t->format, "text json header");
+    int format = tool_format(t);
     if (format < 0) return TOOL_USAGE;
     struct plan *p = tool_open_plan(t, t->args.at[0]);
     if (!p) return TOOL_USAGE;

@@ -24,7 +24,7 @@ struct tool {
     string_list args; /* the positional arguments */
     struct options options;
     const char *output;  /* -o FILE; NULL: standard output */
-    const char *format;  /* --format; each command checks it with tool_choice; NULL: text */
+    const char *format;  /* --format; tool_format checks it; NULL: text */
     const char *emit;    /* --emit; NULL: plan */
     const char *fail_on; /* diff --fail-on; NULL: review */
     string_list deny;    /* check --deny, split at commas; each is checked by the command */
@@ -36,7 +36,7 @@ struct tool {
     struct arena arena; /* for the whole run */
 };
 
-#define COMMAND(name, arguments, min_args, max_args, flags, summary)                               \
+#define COMMAND(name, arguments, min_args, max_args, flags, formats, summary)                      \
     int tool_##name(struct tool *t);
 #include "commands.def"
 #undef COMMAND
@@ -61,6 +61,8 @@ int tool_usage_error(const struct tool *t, const char *format, ...)
 /* The index of `value` among the space-separated `choices`; 0 if value is NULL; -1 after an error
  * that names the flag, the valid values and the nearest. */
 int tool_choice(const struct tool *t, const char *flag, const char *value, const char *choices);
+/* The same for --format, among the command's formats. */
+int tool_format(const struct tool *t);
 
 /* An output that appears whole or not at all: a temporary file in the same folder, renamed by
  * close. path NULL or "-" is standard output. Both report their own errors; open returns NULL,

@@ -163,7 +163,7 @@ static void print_json(const struct plan *p, const struct step_check *checks, bo
 }
 
 int tool_verify(struct tool *t) {
-    int format = tool_choice(t, "format", t->format, "text json");
+    int format = tool_format(t);
     bool sound = true;
     if (format < 0) return TOOL_USAGE;
     struct plan *p = tool_open_plan(t, t->args.at[0]);
