@@ -55,6 +55,13 @@ static inline struct span lex_while(struct lexer *l, int classes) {
     return (struct span){from, (size_t)(l->at - from)};
 }
 
+/* The same without a "..." at the end, which names would swallow: data that a printer left out. */
+static inline struct span lex_while_not_elided(struct lexer *l, int classes) {
+    struct span s = lex_while(l, classes);
+    if (s.len > 3 && memcmp(s.s + s.len - 3, "...", 3) == 0) l->at = s.s + (s.len -= 3);
+    return s;
+}
+
 static inline bool span_is(struct span s, const char *word) {
     size_t len = strlen(word);
     return s.len == len && memcmp(s.s, word, len) == 0;

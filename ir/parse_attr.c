@@ -4,8 +4,8 @@
  * The kind of a value follows from how it looks; a written kind must agree with it, except that an
  * integer may stand for a float. A list has the kind of its elements, and `[]` needs a written one.
  *
- * What starts with a word can be a number (inf), a type, a tensor (a type with data behind it) or a
- * graph, whose name may be any of these words. A graph is told by the '(' or '=>' behind its name,
+ * What starts with a word can be a number (inf), a type, a tensor (a type with data behind it, or
+ * "..." where a printer left the data out, even right behind a word: `bool...`) or a graph, whose name may be any of these words. A graph is told by the '(' or '=>' behind its name,
  * and where the name could also be `seq (` and the like, by the '=>' behind the parentheses.
  *
  * ONNX keeps float attributes in 32 bits; so the values read here are rounded to them. */
@@ -106,7 +106,12 @@ static bool read_type_or_tensor(struct parser *p, ir_type type, struct value *ou
     out->v.tensor.name = 0;
     out->v.tensor.type = type;
     bool ok = true;
-    if (c != '.') parse_maybe_name(p, LEX_NAME, &out->v.tensor.name, &ok);
+    if (c == '"') {
+        parse_maybe_name(p, LEX_NAME, &out->v.tensor.name, &ok);
+    } else if (c != '.') {
+        struct span name = lex_while_not_elided(l, LEX_NAME);
+        out->v.tensor.name = strtab_add(&p->m->strings, name.s, name.len);
+    }
     if (!ok) return false;
     lex_take(l, '=');
     return parse_data(p, type, &out->v.tensor.data);

@@ -136,7 +136,7 @@ bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type
     *out = 0;
     if (!lex_is(lex_peek(&p->lex), LEX_ALPHA)) return true;
     struct lexer l = p->lex;
-    struct span word = lex_while(&l, LEX_NAME);
+    struct span word = name_possible ? lex_while(&l, LEX_NAME) : lex_while_not_elided(&l, LEX_NAME);
     enum ir_dtype dtype;
     if (is_constructor(word)) {
         *found = lex_peek(&l) == '(';

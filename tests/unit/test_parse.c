@@ -259,6 +259,32 @@ Test(parse, up_to_64_integers_are_kept) {
     }
 }
 
+/* Data of some types, as ONNX before 1.23 prints it in attributes. */
+Test(parse, elided_data_of_attributes) {
+    static const struct {
+        const char *text, *name;
+        int rank;
+    } cases[] = {
+        {"bool...", "", 0},      {"tensor = bool...", "", 0},      {"float16[2]...", "", 1},
+        {"int8 nm...", "nm", 0}, {"bool[2] a.b/c...", "a.b/c", 1}, {"uint8[2] n = ...", "n", 1},
+        {"int8 ...", "", 0},     {"bool \"a b\"...", "a b", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        bool typed = !strncmp(cases[i].text, "tensor", 6);
+        snprintf(text, sizeof text, "g () => (y) { y = Constant <value %s%s> () }",
+                 typed ? ": " : "= ", cases[i].text);
+        const struct ir_module *m = reads(text);
+        const struct ir_attr_info *a = &m->attr.at[m->node.at[1].attrs];
+        cr_assert_eq(a->kind, IR_ATTR_TENSOR, "%s", text);
+        const union ir_attr_value *v = &m->attr_value.at[a->values];
+        cr_assert_str_eq(ir_text(m, v->tensor.name), cases[i].name, "%s", text);
+        cr_assert_eq(m->type.at[v->tensor.type].rank, cases[i].rank, "%s", text);
+        cr_assert_eq(m->data.at[v->tensor.data].kind, IR_DATA_ELIDED, "%s", text);
+        text_model_free(&t);
+    }
+}
+
 /* What the official parser refuses and older printers wrote. */
 Test(parse, tolerated_forms) {
     static const char *const texts[] = {

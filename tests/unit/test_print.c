@@ -191,7 +191,8 @@ static void tensor(struct writer *w, bool assign, bool named) {
                                           {"double[1]", "{ nan }"},
                                           {"float16[2]", "{15360, 0}"},
                                           {"float[9]", "[\"location\" : \"w\", \"offset\":\"0\"]"},
-                                          {"int8[2]", "..."}};
+                                          {"int8[2]", "..."},
+                                          {"bool", "..."}};
     uint32_t k = pick(w, sizeof data / sizeof *data);
     put(w, data[k][0]);
     if (named) name(w);
