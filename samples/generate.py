@@ -44,7 +44,20 @@ def one(name, settings):
     unknown = given.keys() - keys.keys()
     if unknown:
         sys.exit(f"generate.py: {name} has no {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
-    return build(**{k: value_of(v) for k, v in given.items()})
+    given = {k: value_of(v) for k, v in given.items()}
+    for k, v in given.items():
+        if k == "batch" and isinstance(v, str) and v.isidentifier():
+            continue
+        rate, least = isinstance(keys[k], float), 0 if k == "layers" or isinstance(keys[k], float) else 1
+        if not isinstance(v, (int, float) if rate else int) or not v >= least:
+            sys.exit(f"generate.py: {k} is a {'' if rate else 'whole '}number from {least}, not '{v}'")
+    sizes = keys | given
+    if "heads" in sizes and sizes["hidden"] % sizes["heads"]:
+        sys.exit(f"generate.py: hidden={sizes['hidden']} is no multiple of heads={sizes['heads']}")
+    try:
+        return build(**given)
+    except (ArithmeticError, AssertionError, KeyError, ValueError):
+        sys.exit(f"generate.py: there is no {name} with {' '.join(settings)}")
 
 
 def main(arguments):

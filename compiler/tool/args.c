@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const struct flag args_flags[] = {
@@ -224,6 +225,32 @@ static bool misspelt_command(struct tool *t, const char *word) {
     return true;
 }
 
+/* Renaming the finished output over a file that was read would lose that file. Only fmt may do so,
+ * since what it writes is the same model. */
+static bool writes_over(struct tool *t, const struct stat *output, const char *input) {
+    struct stat st;
+    if (!input || !strcmp(input, "-") || stat(input, &st) != 0) return false;
+    if (st.st_dev != output->st_dev || st.st_ino != output->st_ino) return false;
+    tool_usage_error(t, "the output %s would replace the input %s", t->output, input);
+    return true;
+}
+
+static bool writes_over_an_input(struct tool *t) {
+    struct stat output;
+    if (!t->output || !strcmp(t->output, "-") || !strcmp(t->command->name, "fmt") ||
+        stat(t->output, &output) != 0 || !S_ISREG(output.st_mode))
+        return false;
+    for (uint32_t i = 0; i < t->args.n; i++)
+        if (writes_over(t, &output, t->args.at[i])) return true;
+    for (size_t i = 0; i < args_n_flags; i++) {
+        const struct flag *f = &args_flags[i];
+        bool names_file = f->kind == FLAG_STRING && strstr(f->argument, "FILE");
+        if (!names_file || f->field == offsetof(struct tool, output)) continue;
+        if (writes_over(t, &output, *(const char **)((char *)t + f->field))) return true;
+    }
+    return false;
+}
+
 bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
     *exit_code = TOOL_OK;
     if (argc < 2) {
@@ -286,7 +313,7 @@ bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
                              t->args.n == 1 ? "" : "s");
         return false;
     }
-    return true;
+    return !writes_over_an_input(t);
 }
 
 void args_free(struct tool *t) {

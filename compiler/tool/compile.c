@@ -1,9 +1,7 @@
 /* `ddpc MODEL -o PLAN`: the whole pipeline, then the plan, or what it says as JSON or as a C
  * header. */
-#define _POSIX_C_SOURCE 200809L
 #include "plan_tool.h"
 #include "tool.h"
-#include <sys/stat.h>
 
 enum { EMIT_PLAN, EMIT_JSON, EMIT_HEADER };
 
@@ -19,20 +17,11 @@ static bool write_plan(const struct tool *t, const struct plan *p, int emit) {
     return tool_output_close(&o, true);
 }
 
-/* Renaming the finished plan over its model would lose the model. */
-static bool is_model(const struct tool *t) {
-    const char *model = t->options.from_list ? t->options.from_list : t->args.at[0];
-    struct stat a, b;
-    return t->output && stat(t->output, &a) == 0 && S_ISREG(a.st_mode) && stat(model, &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 int tool_compile(struct tool *t) {
     int emit = tool_choice(t, "emit", t->emit, "plan json header");
     if (emit < 0) return TOOL_USAGE;
     if (!t->output && emit == EMIT_PLAN)
         return tool_usage_error(t, "the plan needs a file: -o PLAN, or -o - for standard output");
-    if (is_model(t)) return tool_usage_error(t, "-o %s would replace the model", t->output);
 
     struct compilation c;
     int exit_code = tool_run_pipeline(t, &c, PIPELINE_emit);
