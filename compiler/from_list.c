@@ -19,7 +19,7 @@
  * double quotes. */
 #include "from_list.h"
 #include "glob.h"
-#include "lines.h"
+#include "keyfile.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -147,18 +147,28 @@ static bool read_guard(struct reader *r, const char *name, struct word text, bdd
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
+/* Meant as a number, whether or not it can be read as one. */
+static bool is_like_number(struct word w) {
+    struct line rest = {w.text, w.text + w.length};
+    if (w.length && (*rest.at == '-' || *rest.at == '+')) rest.at++;
+    w = line_rest(&rest);
+    if (word_is(w, "inf") || word_is(w, "infinity") || word_is(w, "nan") || word_is(w, "NaN"))
+        return true;
+    size_t i = 0;
+    while (i < w.length && (isdigit((unsigned char)w.text[i]) || strchr(".eE+-xX", w.text[i]))) i++;
+    return i == w.length && i && (isdigit((unsigned char)*w.text) || *w.text == '.');
+}
+
 /* Takes the next word if it is a number; NaN if it is one that no time can be, since as a branch's
  * name it would silently make the gradient a conditional one. */
 static bool read_time(struct line *line, struct arena *a, double *us) {
     struct line ahead = *line;
     struct word w;
-    if (!line_word(&ahead, a, &w) || w.quoted || w.length > 63) return false;
-    char text[64], *end;
-    memcpy(text, w.text, w.length);
-    text[w.length] = 0;
-    double x = strtod(text, &end);
-    if (end == text || *end) return false;
-    *us = x >= 0 && x <= MOST_US ? x : (double)NAN;
+    double x;
+    if (!line_word(&ahead, a, &w) || w.quoted) return false;
+    bool number = keyfile_number(w.text, w.length, &x);
+    if (!number && !is_like_number(w)) return false;
+    *us = number && x <= MOST_US ? x : (double)NAN;
     *line = ahead;
     return true;
 }

@@ -2,8 +2,8 @@
  *
  * Numbers are parsed here and not by strtod, which obeys the locale: the same file must give the
  * same plan everywhere. A mantissa of up to 2^53 and a power of ten of up to 22 are both exact as
- * doubles, so that one multiplication or division rounds correctly; more digits than that are
- * refused, no file of this kind has them. Source: W. D. Clinger, "How to read floating point
+ * doubles, so that one multiplication or division rounds correctly. Digits beyond that, as programs
+ * print them, are cut off, which changes less than one part in 10^15. Source: W. D. Clinger, "How to read floating point
  * numbers accurately", PLDI 1990 (the fast path). */
 #include "keyfile.h"
 #include <string.h>
@@ -24,17 +24,18 @@ bool keyfile_number(const char *text, size_t length, double *out) {
                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     uint64_t mantissa = 0;
     int exponent = 0, digits = 0;
-    bool point = false;
+    bool point = false, full = false;
     size_t i = 0;
     for (; i < length && ((text[i] >= '0' && text[i] <= '9') || (text[i] == '.' && !point)); i++) {
         if (text[i] == '.') {
             point = true;
             continue;
         }
-        mantissa = mantissa * 10 + (uint64_t)(text[i] - '0');
-        if (mantissa > (UINT64_C(1) << 53)) return false;
-        exponent -= point;
         digits++;
+        uint64_t longer = mantissa * 10 + (uint64_t)(text[i] - '0');
+        full = full || longer > UINT64_C(1) << 53;
+        if (!full) mantissa = longer;
+        exponent += full ? !point : -point;
     }
     if (!digits) return false;
     if (i < length && (text[i] == 'e' || text[i] == 'E')) {

@@ -7,7 +7,7 @@
 /* Splits the line at its first '='. False if there is none. */
 bool keyfile_pair(struct line *line, struct word *key, struct word *value);
 
-/* A decimal number such as 12, 0.5 or 1.5e3: finite, not negative, of up to 15 digits. */
+/* A decimal number such as 12, 0.5 or 1.5e3: finite and not negative. */
 bool keyfile_number(const char *text, size_t length, double *out);
 
 #endif

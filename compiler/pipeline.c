@@ -28,7 +28,16 @@ static bool run_verify(struct compilation *c) {
     for (uint32_t i = 0; i < c->options->assume_differentiable.n; i++)
         op_table_assume(&c->ops, c->options->assume_differentiable.at[i]);
     if (c->options->ops && !op_table_read(&c->ops, c->options->ops, &c->diags)) return false;
-    return ir_verify(&c->module, &c->ops, &c->diags);
+    bool sound = ir_verify(&c->module, &c->ops, &c->diags);
+    for (uint32_t i = 0; i < c->options->assume_differentiable.n; i++) {
+        const char *glob = c->options->assume_differentiable.at[i];
+        if (op_table_assumed(&c->ops, glob)) continue;
+        struct diag *d =
+            diag_plain(&c->diags, DIAG_MATCHES_NOTHING, "--assume-differentiable",
+                       "'%s' matches no operator of the model that is not known", glob);
+        diag_set_help(&c->diags, d, "it is compared with DOMAIN.OPERATOR, as in my.domain.Fancy");
+    }
+    return sound;
 }
 
 static void check_rewrite(struct compilation *c) {

@@ -104,7 +104,7 @@ static bool parse_assumption(struct builder *b, struct wish w, struct assumption
     }
     if (!n) {
         diag_plain(b->d, DIAG_FLAG_SYNTAX, w.flag,
-                   "'%s' is not of the form NAME=true or NAME=false", w.text);
+                   "'%s' is none of NAME=true, NAME=false, NAME and !NAME", w.text);
         return false;
     }
     out->value = names_find(b, name, n);
@@ -163,13 +163,14 @@ static void freeze(const struct builder *b, const struct step_spec *spec, struct
 bool steps_build(struct builder *b) {
     static const struct step_spec only = {.name = "train"};
     uint32_t n = b->specs.n ? b->specs.n : 1;
-    bool ok = true;
+    bool ok = true, assumed = true; /* what all steps share is wrong once */
     for (uint32_t s = 0; s < n; s++) {
         const struct step_spec *spec = b->specs.n ? &b->specs.at[s] : &only;
         struct step step = {.name = strtab_addz(&b->m->strings, spec->name)};
         const wish_list *loss = spec->loss.n ? &spec->loss : &b->loss;
         ok &= losses_select(b, loss->at, loss->n, &step);
-        ok &= add_assumptions(b, &b->assume, &step) && add_assumptions(b, &spec->assume, &step);
+        assumed = assumed && add_assumptions(b, &b->assume, &step);
+        ok &= assumed && add_assumptions(b, &spec->assume, &step);
         freeze(b, spec, &step);
         vec_push(&b->p->steps, step);
     }

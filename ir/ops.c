@@ -56,12 +56,17 @@ static const struct op_def builtin_defs[] = {
 
 enum { N_BUILTIN = sizeof builtin_defs / sizeof *builtin_defs, FIRST_SLOTS = 1024 };
 
+struct op_assumption {
+    const char *glob;
+    bool used;
+};
+
 struct op_extra {
     struct arena arena; /* names from files */
     VEC(struct op_def) defs;
     VEC(struct op_input) inputs;
-    VEC(const char *) assumed; /* globs */
-    uint32_t *slots, n_slots;  /* open addressing, a power of two; 0 is free */
+    VEC(struct op_assumption) assumed;
+    uint32_t *slots, n_slots; /* open addressing, a power of two; 0 is free */
 };
 
 static const char *normal_domain(const char *domain) {
@@ -184,16 +189,27 @@ const char *op_nearest(const struct op_table *t, const char *domain, const char 
 /* ---- operators of one run -------------------------------------------------------------------- */
 
 void op_table_assume(struct op_table *t, const char *glob) {
-    vec_push(&t->extra->assumed, arena_strndup(&t->extra->arena, glob, strlen(glob)));
+    const char *copy = arena_strndup(&t->extra->arena, glob, strlen(glob));
+    vec_push(&t->extra->assumed, ((struct op_assumption){copy, false}));
 }
 
-static bool is_assumed(const struct op_extra *x, const char *domain, const char *name) {
+bool op_table_assumed(const struct op_table *t, const char *glob) {
+    const struct op_extra *x = t->extra;
+    for (uint32_t i = 0; i < x->assumed.n; i++)
+        if (x->assumed.at[i].used && strcmp(x->assumed.at[i].glob, glob) == 0) return true;
+    return false;
+}
+
+/* Marks every pattern that matches. */
+static bool is_assumed(struct op_extra *x, const char *domain, const char *name) {
     struct arena scratch = {0};
     const char *full = arena_printf(&scratch, "%s.%s", *domain ? domain : "ai.onnx", name);
     bool found = false;
-    for (uint32_t i = 0; i < x->assumed.n && !found; i++)
-        found =
-            glob_match(x->assumed.at[i], full) || (!*domain && glob_match(x->assumed.at[i], name));
+    for (uint32_t i = 0; i < x->assumed.n; i++) {
+        struct op_assumption *a = &x->assumed.at[i];
+        if (!glob_match(a->glob, full) && (*domain || !glob_match(a->glob, name))) continue;
+        a->used = found = true;
+    }
     arena_free(&scratch);
     return found;
 }

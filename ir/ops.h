@@ -83,6 +83,8 @@ void op_table_init(struct op_table *t);
 void op_table_free(struct op_table *t);
 /* --assume-differentiable GLOB over "domain.Op" ("my.domain.*"). */
 void op_table_assume(struct op_table *t, const char *glob);
+/* Whether the pattern has matched an operator that was looked up and is not in the table. */
+bool op_table_assumed(const struct op_table *t, const char *glob);
 /* --ops FILE: lines `domain.Op input=RULE ... -> output=RULE ...`; see docs/ops-file.md. False after
  * reporting. */
 bool op_table_read(struct op_table *t, const char *path, struct diags *d);

@@ -382,6 +382,9 @@ static void read_model(struct parser *p) {
 /* A serialized ModelProto begins with the tag of its field 1, ir_version; no text begins so. */
 enum { ONNX_FIRST_BYTE = 0x08 };
 
+/* As runtime/plan/plan.h has it; a test compares. */
+static const char plan_magic[] = "\211DDP\r\n\032\n";
+
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     ir_module_init(m, source);
     struct parser p = {.m = m, .d = d};
@@ -395,11 +398,16 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
             "print it: python3 -c \"import onnx, sys; print(onnx.printer.to_text(onnx.load("
             "sys.argv[1], load_external_data=False)))\" MODEL.onnx > MODEL.onnxtxt");
         p.errors++;
+    } else if (source->size >= 8 && memcmp(source->bytes, plan_magic, 8) == 0) {
+        struct diag *g =
+            diag_plain(d, DIAG_NOT_TEXT, source->name, "this is a plan, not a model's text");
+        diag_set_help(d, g, "plans are read by ddpc dump, ddpc verify, ddpc diff and ddprun");
+        p.errors++;
     } else if (nul) {
         struct diag *g =
             diag_plain(d, DIAG_NOT_TEXT, source->name, "byte %zu is a NUL, which no text holds",
                        (size_t)(nul - source->bytes));
-        diag_set_help(d, g, "a model is a text in UTF-8; plans are read by dump, verify and diff");
+        diag_set_help(d, g, "a model is a text in UTF-8");
         p.errors++;
     } else {
         if (source->size >= 3 && memcmp(source->bytes, "\xef\xbb\xbf", 3) == 0) p.lex.at += 3;

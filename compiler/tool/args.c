@@ -1,5 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "args.h"
+#include "keyfile.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,9 +139,9 @@ static bool set_flag(struct tool *t, const struct flag *f, const char *value) {
     case FLAG_NUMBER:
     case FLAG_COUNT: {
         bool count = f->kind == FLAG_COUNT;
-        char *end;
-        double x = strtod(value, &end);
-        if (end == value || *end || !(x >= (count ? 1 : LEAST_NUMBER) && x <= LARGEST_NUMBER) ||
+        double x;
+        if (!keyfile_number(value, strlen(value), &x) ||
+            !(x >= (count ? 1 : LEAST_NUMBER) && x <= LARGEST_NUMBER) ||
             (count && x != (double)(int32_t)x)) {
             tool_usage_error(t, "--%s takes a %s to %g, not '%s'", f->name,
                              count ? "whole number from 1" : "number above 0 and up",

@@ -1,6 +1,7 @@
 /* `ddpc explain MODEL PARAMETER`: the way from a parameter to the loss, or every place where such a
- * way is cut, for each step. The parameter is named as `check` names it, or by any of its aliases.
- */
+ * way is cut, for each step. The parameter is named as `check` names it, or by any of its aliases; a
+ * pattern stands for all whose name it matches. */
+#include "glob.h"
 #include "tool.h"
 
 #include <string.h>
@@ -24,22 +25,36 @@ static int no_such_parameter(struct tool *t, const struct program *p, const char
                             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+static void explain(struct compilation *c, uint32_t param) {
+    tool_put(stdout, ir_text(&c->module, c->program.params.at[param].name));
+    putchar('\n');
+    for (uint32_t s = 0; s < c->program.steps.n; s++)
+        reach_explain(&c->program, s, &c->branches, &c->reach[s], param, stdout);
+}
+
+/* How many were explained: the one that has the name, or else those that match it. */
+static uint32_t explain_all(struct compilation *c, const char *name) {
+    const struct program *p = &c->program;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->params.n; i++)
+        if (is_called(p, &p->params.at[i], name)) {
+            explain(c, i);
+            return 1;
+        }
+    for (uint32_t i = 0; i < p->params.n; i++) {
+        if (!glob_match(name, ir_text(p->m, p->params.at[i].name))) continue;
+        if (n++) putchar('\n');
+        explain(c, i);
+    }
+    return n;
+}
+
 int tool_explain(struct tool *t) {
     struct compilation c;
     int result = tool_run_pipeline(t, &c, PIPELINE_reach);
-    if (result == TOOL_OK) {
-        const char *name = t->args.at[t->args.n - 1];
-        uint32_t i = 0;
-        while (i < c.program.params.n && !is_called(&c.program, &c.program.params.at[i], name)) i++;
-        if (i == c.program.params.n)
-            result = no_such_parameter(t, &c.program, name);
-        else {
-            tool_put(stdout, ir_text(&c.module, c.program.params.at[i].name));
-            putchar('\n');
-            for (uint32_t s = 0; s < c.program.steps.n; s++)
-                reach_explain(&c.program, s, &c.branches, &c.reach[s], i, stdout);
-        }
-    }
+    const char *name = t->args.at[t->args.n - 1];
+    if (result == TOOL_OK && !explain_all(&c, name))
+        result = no_such_parameter(t, &c.program, name);
     pipeline_free(&c);
     return result;
 }

@@ -142,23 +142,37 @@ Test(topology, numbers) {
     static const struct {
         const char *text;
         double value;
-    } good[] = {{"0", 0},       {"12", 12},
-                {"0.1", 0.1},   {".5", .5},
-                {"5.", 5},      {"1.5e3", 1500},
-                {"2E-3", 2e-3}, {"272.25", 272.25},
-                {"1e+2", 100},  {"1234567890.12345", 1234567890.12345}};
+    } good[] = {{"0", 0},
+                {"12", 12},
+                {"0.1", 0.1},
+                {".5", .5},
+                {"5.", 5},
+                {"1.5e3", 1500},
+                {"2E-3", 2e-3},
+                {"272.25", 272.25},
+                {"1e+2", 100},
+                {"1234567890.12345", 1234567890.12345},
+                {"9007199254740992", 9007199254740992.0}};
     for (uint32_t i = 0; i < sizeof good / sizeof *good; i++) {
         double x;
         cr_expect(keyfile_number(good[i].text, strlen(good[i].text), &x), "%s", good[i].text);
         cr_expect_eq(x, good[i].value, "%s is %.17g", good[i].text, x);
     }
-    static const char *const bad[] = {
-        "",      ".",  "-1",  "+1",   "1,5", "nan",   "inf",
-        "0x10",  "1e", "1e+", "1e99", "1 2", "1.2.3", "99999999999999999999",
-        "1e-30", "1µs"};
+    static const char *const bad[] = {"",   ".",   "-1",   "+1",  "1,5",   "nan",   "inf", "0x10",
+                                      "1e", "1e+", "1e99", "1 2", "1.2.3", "1e-30", "1µs"};
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         double x;
         cr_expect(!keyfile_number(bad[i], strlen(bad[i]), &x), "'%s' was taken", bad[i]);
+    }
+}
+
+Test(topology, more_digits_than_a_double_has) {
+    static const char *const texts[] = {"412.53999999999996", "0.30000000000000004",
+                                        "99999999999999999999", "123456789012345678.9e-3"};
+    for (uint32_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        double x, is = strtod(texts[i], NULL);
+        cr_expect(keyfile_number(texts[i], strlen(texts[i]), &x), "%s", texts[i]);
+        cr_expect(x >= is * (1 - 2e-15) && x <= is * (1 + 2e-15), "%s is %.17g", texts[i], x);
     }
 }
 
