@@ -9,7 +9,10 @@
  * not broadcast, and DDP compares names in two spellings);
  *   - some conditional: the flag, or a plan, which knows the conditions;
  *   - static_graph only if the used set never changes and no parameter without a gradient feeds a
- *     returned output: DDP takes a path from an output for use and would wait for it.
+ *     returned output: DDP takes a path from an output for use and would wait for it. Not on the
+ *     word of a trace, which may have taken one of several ways;
+ *   - nothing trains: DDP refuses the module, and the loss is most likely not the one that was
+ *     meant. Neither "not needed" nor freezing all of it would be an answer.
  *
  * One wrapper around several steps sees them as one program: a parameter counts as always, never or
  * frozen only if it is so in every step, otherwise as conditional - or as never, if one step
@@ -57,11 +60,16 @@ static void count(const struct program *p, const enum grad_class *class, struct 
         if (p->params.at[i].kind != PARAM_PARAMETER) continue;
         out->parameters++;
         out->count[class[i]]++;
-        if (class[i] == GRAD_NEVER && p->complete) vec_push(&out->freeze, i);
     }
-    out->verdict = out->count[GRAD_CONDITIONAL] ? VERDICT_NEEDED
-                   : p->complete                ? VERDICT_NOT_NEEDED
-                                                : VERDICT_UNKNOWN;
+    out->nothing_trains =
+        out->parameters && !out->count[GRAD_ALWAYS] && !out->count[GRAD_CONDITIONAL];
+    for (uint32_t i = 0; p->complete && !out->nothing_trains && i < p->params.n; i++)
+        if (p->params.at[i].kind == PARAM_PARAMETER && class[i] == GRAD_NEVER)
+            vec_push(&out->freeze, i);
+    out->verdict = out->nothing_trains            ? VERDICT_UNKNOWN
+                   : out->count[GRAD_CONDITIONAL] ? VERDICT_NEEDED
+                   : p->complete                  ? VERDICT_NOT_NEEDED
+                                                  : VERDICT_UNKNOWN;
 }
 
 static void finish(const struct program *p, const enum grad_class *class, const bool *returned,
@@ -69,7 +77,8 @@ static void finish(const struct program *p, const enum grad_class *class, const 
     for (uint32_t i = 0; returned && i < p->params.n; i++)
         if (p->params.at[i].kind == PARAM_PARAMETER && class[i] == GRAD_NEVER && returned[i])
             vec_push(&out->returned, i);
-    out->static_graph = out->verdict == VERDICT_NOT_NEEDED && !out->returned.n;
+    out->static_graph =
+        out->verdict == VERDICT_NOT_NEEDED && !out->returned.n && p->evidence != EVIDENCE_OBSERVED;
 }
 
 /* What a parameter counts as that is `a` in some steps and `b` in another. */
@@ -85,10 +94,12 @@ void advices_give(struct program *p, const struct reach *reach, struct advices *
                             .step = arena_new(&p->arena, struct advice, p->steps.n),
                             .class = arena_new(&p->arena, enum grad_class, n)};
     enum grad_class *class = arena_new(&p->arena, enum grad_class, n);
+    bool *any_conditional = arena_new(&p->arena, bool, n);
     bool *any_returned = arena_new(&p->arena, bool, n);
     for (uint32_t s = 0; s < out->n_steps; s++) {
         for (uint32_t i = 0; i < n; i++) {
             class[i] = reach[s].gradient[i].class;
+            any_conditional[i] |= class[i] == GRAD_CONDITIONAL;
             if (s == 0) out->class[i] = class[i];
             out->class[i] = merge(out->class[i], class[i]);
         }
@@ -99,6 +110,9 @@ void advices_give(struct program *p, const struct reach *reach, struct advices *
         finish(p, class, returned, a);
     }
     count(p, out->class, &out->all);
+    for (uint32_t i = 0; i < n; i++)
+        out->all.by_step += p->params.at[i].kind == PARAM_PARAMETER &&
+                            out->class[i] == GRAD_CONDITIONAL && !any_conditional[i];
     finish(p, out->class, any_returned, &out->all);
 }
 

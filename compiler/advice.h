@@ -10,8 +10,10 @@ enum verdict { VERDICT_NOT_NEEDED, VERDICT_NEEDED, VERDICT_UNKNOWN };
 const char *verdict_name(enum verdict v);
 
 struct advice {
-    enum verdict verdict;          /* is find_unused_parameters=True needed? */
-    bool static_graph;             /* static_graph=True is safe */
+    enum verdict verdict; /* is find_unused_parameters=True needed? */
+    bool static_graph;    /* static_graph=True is safe */
+    bool nothing_trains;  /* no parameter has a gradient: then the verdict is unknown */
+    uint32_t by_step;     /* of the conditional ones: those that only the steps tell apart */
     uint32_t parameters, count[4]; /* all, and by enum grad_class */
     VEC(uint32_t) freeze; /* parameters to set requires_grad=False on: never, in a complete model */
     VEC(uint32_t) returned; /* never-parameters on which a returned output depends */

@@ -33,4 +33,7 @@ bool flow_edge(const struct flow *f, ir_node n, uint32_t input, bool straight);
 /* reason.c: fills reason and loc of every gradient, whose class and functions are known. */
 void reason_all(const struct flow *f, struct reach *r);
 
+/* place.c: fills guard_loc of the conditional ones. */
+void place_guards(const struct flow *f, struct reach *r);
+
 #endif

@@ -260,7 +260,7 @@ static void classify(struct reader *r, const struct step *step, struct reach *ou
         g->may = overflow ? BDD_TRUE : f;
         g->exact = !overflow;
         g->contributions = f != BDD_FALSE;
-        g->loc = IR_NO_LOC;
+        g->loc = g->guard_loc = IR_NO_LOC;
         g->class = step->frozen[i]       ? GRAD_FROZEN
                    : g->must == BDD_TRUE ? GRAD_ALWAYS
                    : g->may == BDD_FALSE ? GRAD_NEVER
@@ -351,7 +351,8 @@ static bool read_all(struct reader *r, struct step *step) {
 bool from_list_read(struct program *p, struct ir_module *m, const struct options *o,
                     struct branches *b, struct reach *reach, struct ready_times *ready,
                     struct diags *d) {
-    *p = (struct program){.m = m, .complete = true, .evidence = EVIDENCE_UNKNOWN};
+    *p = (struct program){
+        .m = m, .complete = true, .evidence = EVIDENCE_UNKNOWN, .basis = "unknown"};
     struct reader r = {.p = p, .o = o, .b = b};
     struct step step = {.name = strtab_addz(&m->strings, "train")};
     if (!check_flags(o, d) || !lines_open(&r.lines, o->from_list, d)) return false;

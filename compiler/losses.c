@@ -94,7 +94,9 @@ static bool choose_output(struct builder *b, struct step *out) {
             return false;
         }
         if (n == 0) continue;
+        static const char *const because[] = {"scalar", "one-element", "float"};
         vec_push(&out->losses, v);
+        out->loss_because = arena_printf(&b->p->arena, "the only %s output", because[looks]);
         if (looks == LOOKS_FLOAT) {
             const char *name = ir_value_name(m, v);
             struct diag *g =
@@ -112,6 +114,7 @@ static bool choose_output(struct builder *b, struct step *out) {
 
 bool losses_select(struct builder *b, const struct wish *wishes, uint32_t n, struct step *out) {
     bool ok = true;
+    out->loss_named = n > 0;
     for (uint32_t i = 0; i < n; i++) ok &= add_loss(b, wishes[i], out);
     return n ? ok : choose_output(b, out);
 }

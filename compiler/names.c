@@ -90,12 +90,20 @@ str names_real(const struct builder *b, ir_value v) {
     return b->real[v] ? b->real[v] : b->m->value.at[v].name;
 }
 
+bool names_help_repeat(struct diags *d, struct diag *g, const char *flag, const char *text) {
+    if (!strpbrk(text, ", ") || strncmp(flag, "--", 2) != 0) return false;
+    diag_set_help(d, g, "a comma or a blank does not separate names here: repeat %s for each",
+                  flag);
+    return true;
+}
+
 bool names_unknown(struct builder *b, struct wish w, enum kind_of_name kind) {
     const struct ir_module *m = b->m;
     VEC(const char *) names = {0};
     if (kind == NAME_PARAMETER) {
         for (uint32_t i = 0; i < b->candidates.n; i++)
-            vec_push(&names, ir_text(m, b->candidates.at[i].param.name));
+            if (b->candidates.at[i].role == ROLE_PARAMETER)
+                vec_push(&names, ir_text(m, b->candidates.at[i].param.name));
     } else {
         for (ir_value v = 1; v < m->value.n; v++)
             if (m->value.at[v].name &&
@@ -116,7 +124,8 @@ bool names_unknown(struct builder *b, struct wish w, enum kind_of_name kind) {
             ? diag_plain(b->d, DIAG_MATCHES_NOTHING, w.flag, "the model has no %s '%s'", what,
                          w.text)
             : diag_plain(b->d, DIAG_UNKNOWN_NAME, w.flag, "the model has no %s '%s'", what, w.text);
-    if (near)
+    if (!w.metadata && names_help_repeat(b->d, g, w.flag, w.text)) {
+    } else if (near)
         diag_set_help(b->d, g, "did you mean '%s'?", near);
     else if (names.n)
         diag_set_help(b->d, g, "the model has %u %ss, '%s' among them", names.n, what, names.at[0]);

@@ -59,6 +59,10 @@ static bool is_generated(const char *name) {
     return false;
 }
 
+bool params_is_generated(const struct builder *b, const struct candidate *c) {
+    return is_generated(ir_text(b->m, c->param.name));
+}
+
 bool params_is_float(const struct ir_module *m, ir_value v) {
     ir_type type = m->value.at[v].type;
     return m->type.at[type].kind == IR_TYPE_TENSOR &&

@@ -4,8 +4,8 @@
  * initializer, that is the parameter, unless the initializer is one itself: exporters store equal
  * tensors once, so the copy stands for a second parameter, and no gradient may pass it into the
  * first. A name that is not in the graph was dropped because nothing used it, or was folded into an
- * initializer of another name. Only its element count can tell the two apart: without an unlisted
- * initializer of that size, nothing was folded.
+ * initializer of another name. Only its shape can tell the two apart: without an unlisted
+ * initializer of these dimensions, in any order, nothing was folded.
  *
  * Names in the graph are claimed first and copies second, since the first decide whose copy an
  * Identity is; each pass is one walk over the list, and candidates of a size are found in a sorted
@@ -22,6 +22,7 @@ struct listing {
     uint32_t *candidate; /* by value: its candidate + 1 */
     uint32_t *owner;     /* by value: the entry that is this tensor, + 1 */
     uint32_t *found;     /* by entry: its candidate + 1 */
+    bool few;            /* it lists less than half of the model: said once, not of each */
     bool ok;
 };
 
@@ -39,21 +40,34 @@ static void describe(struct listing *l, struct param *p, const struct params_ent
     for (uint32_t k = 1; k <= e->n_aliases; k++) vec_push(&p->aliases, entry_name(l, e, k));
 }
 
+/* The list's type of a parameter against the model's. Another number of elements is another tensor,
+ * another element type or order of dimensions may be meant: the exporter converted. But a tensor of
+ * another name may be a transposed copy. */
+static void check_type(struct listing *l, const struct params_entry *e, ir_value v) {
+    struct builder *b = l->b;
+    const struct ir_value_info *value = &b->m->value.at[v];
+    int64_t listed = ir_type_elements(b->m, e->type), here = ir_type_elements(b->m, value->type);
+    if (here < 0 || e->type == value->type) return;
+    bool renamed = b->real[v] || value->name != e->name;
+    if (listed == here && renamed &&
+        ir_type_dtype(b->m, e->type) == ir_type_dtype(b->m, value->type))
+        return;
+    struct diag *g = lines_report(
+        &l->file, e->line, listed == here ? DIAG_PARAMS_OTHER_TYPE : DIAG_PARAMS_MISMATCH,
+        "'%s' is listed as %s, but the model has it as %s", ir_text(b->m, e->name),
+        ir_type_text(b->m, &b->scratch, e->type), ir_type_text(b->m, &b->scratch, value->type));
+    diag_add_note(b->d, g, value->loc, "the model has it here");
+    if (listed == here)
+        diag_set_help(b->d, g, "the list is believed; write it and the model from one module");
+    else
+        l->ok = false;
+}
+
 /* Entry `i` is the tensor `v`, of the candidate at[c - 1] if c. */
 static void claim(struct listing *l, uint32_t i, ir_value v) {
     struct builder *b = l->b;
     const struct params_entry *e = &l->list.all.at[i];
-    int64_t listed = ir_type_elements(b->m, e->type);
-    int64_t here = ir_type_elements(b->m, b->m->value.at[v].type);
-    if (here >= 0 && listed != here) {
-        struct diag *g =
-            lines_report(&l->file, e->line, DIAG_PARAMS_MISMATCH,
-                         "'%s' is listed as %s, but the model has it as %s", ir_text(b->m, e->name),
-                         ir_type_text(b->m, &b->scratch, e->type),
-                         ir_type_text(b->m, &b->scratch, b->m->value.at[v].type));
-        diag_add_note(b->d, g, b->m->value.at[v].loc, "the model has it here");
-        l->ok = false;
-    }
+    check_type(l, e, v);
     l->owner[v] = i + 1;
     if (l->found[i]) {
         vec_push(&b->candidates.at[l->found[i] - 1].param.tied, v);
@@ -64,7 +78,7 @@ static void claim(struct listing *l, uint32_t i, ir_value v) {
         return;
     }
     if (!l->candidate[v]) {
-        params_add_candidate(b, v, listed, ROLE_PARAMETER);
+        params_add_candidate(b, v, ir_type_elements(b->m, e->type), ROLE_PARAMETER);
         l->candidate[v] = b->candidates.n;
     }
     l->found[i] = l->candidate[v];
@@ -114,15 +128,39 @@ static void find_entries(struct listing *l) {
     }
 }
 
+/* An initializer by its size and by its dimensions in any order, ones left out: a folded weight is
+ * transposed, or has gained or lost dimensions of size 1. */
 struct sized {
     int64_t elements;
+    uint64_t form;
     ir_value value;
 };
 
+/* The same for the same dimensions; a sum of mixed dimensions has no order (the finalizer is
+ * splitmix64's). Equal by chance, two forms make one suggestion too many. */
+static uint64_t form_of(const struct ir_module *m, ir_type type) {
+    const struct ir_type_info *info = &m->type.at[type];
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < info->rank; i++) {
+        uint64_t x = (uint64_t)m->dim.at[info->dims + (uint32_t)i].size;
+        if (x == 1) continue;
+        x *= 0x9E3779B97F4A7C15u;
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+        x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+        sum += x ^ x >> 31;
+    }
+    return sum;
+}
+
+static int compare_sized(const struct sized *x, const struct sized *y) {
+    if (x->elements != y->elements) return x->elements < y->elements ? -1 : 1;
+    return x->form < y->form ? -1 : x->form > y->form;
+}
+
 static int by_size(const void *a, const void *b) {
     const struct sized *x = a, *y = b;
-    if (x->elements != y->elements) return x->elements < y->elements ? -1 : 1;
-    return x->value < y->value ? -1 : x->value > y->value;
+    int order = compare_sized(x, y);
+    return order ? order : x->value < y->value ? -1 : x->value > y->value;
 }
 
 typedef VEC(struct sized) pool;
@@ -136,14 +174,14 @@ static pool unlisted(const struct listing *l) {
     pool out = {0};
     for (uint32_t i = 0; i < b->candidates.n; i++) {
         const struct candidate *c = &b->candidates.at[i];
-        struct sized s = {c->param.elements, c->param.value};
+        struct sized s = {c->param.elements, form_of(m, c->param.type), c->param.value};
         if (c->role == ROLE_CONSTANT || (c->role == ROLE_PARAMETER && !c->listed))
             vec_push(&out, s);
     }
     for (ir_value v = 1; v < m->value.n; v++) {
         const struct ir_value_info *value = &m->value.at[v];
         if (value->def != IR_DEF_INITIALIZER || value->graph == m->main) continue;
-        struct sized s = {ir_type_elements(m, value->type), v};
+        struct sized s = {ir_type_elements(m, value->type), form_of(m, value->type), v};
         if (params_is_float(m, v)) vec_push(&out, s);
     }
     if (out.n) qsort(out.at, out.n, sizeof *out.at, by_size);
@@ -159,9 +197,8 @@ static void report_absent(struct listing *l, const struct params_entry *e, const
     const char *name = ir_text(b->m, e->name);
     struct diag *g = lines_report(
         &l->file, e->line, DIAG_PARAMS_ABSENT,
-        "the model has no '%s'; %u initializer%s of its %lld element%s could be it "
-        "under another name",
-        name, n, n == 1 ? "" : "s", (long long)same->elements, same->elements == 1 ? "" : "s");
+        "the model has no '%s'; %u initializer%s of its shape could be it under another name", name,
+        n, n == 1 ? "" : "s");
     for (uint32_t k = 0; k < n && k < CANDIDATES_SHOWN; k++) {
         const struct ir_value_info *value = &b->m->value.at[same[k].value];
         diag_add_note(b->d, g, value->loc, "'%s', %s", ir_value_name(b->m, same[k].value),
@@ -181,16 +218,17 @@ static void add_absent(struct listing *l) {
         struct candidate c = {.role = ROLE_PARAMETER, .listed = true, .param.loc = IR_NO_LOC};
         describe(l, &c.param, e);
         uint32_t low = 0, high = others.n;
+        struct sized s = {c.param.elements, form_of(b->m, e->type), 0};
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
-            if (others.at[middle].elements < c.param.elements)
+            if (compare_sized(&others.at[middle], &s) < 0)
                 low = middle + 1;
             else
                 high = middle;
         }
-        while (high < others.n && others.at[high].elements == c.param.elements) high++;
+        while (high < others.n && !compare_sized(&others.at[high], &s)) high++;
         if (high > low && e->requires_grad) {
-            report_absent(l, e, &others.at[low], high - low);
+            if (!l->few) report_absent(l, e, &others.at[low], high - low);
             c.param.perhaps = ir_value_name(b->m, others.at[low].value);
             b->unaccounted++;
         }
@@ -201,16 +239,76 @@ static void add_absent(struct listing *l) {
 }
 
 /* Declared parameters that the file does not know: one of the two is wrong. */
-static void warn_unlisted(struct builder *b) {
+static void warn_unlisted(struct listing *l) {
+    struct builder *b = l->b;
     for (uint32_t i = 0; i < b->candidates.n; i++) {
         const struct candidate *c = &b->candidates.at[i];
         if (c->role != ROLE_PARAMETER || c->listed) continue;
+        b->unaccounted++;
+        if (l->few) continue;
         const char *name = ir_text(b->m, c->param.name);
         diag_at(b->d, DIAG_PARAMS_UNLISTED, c->param.loc, (uint32_t)strlen(name),
                 "the model declares the parameter '%s', but %s does not list it", name,
                 b->o->params);
-        b->unaccounted++;
     }
+}
+
+enum { FEW_SPEAK_FOR_THEMSELVES = 3 };
+
+/* What a module's wrappers put before its names: DistributedDataParallel, torch.compile, PEFT. */
+static const char *const wrappers[] = {"module.", "_orig_mod.", "base_model.model."};
+
+/* The wrappers' part of all names in the list: how many bytes. */
+static size_t wrapped(const struct listing *l) {
+    const struct ir_module *m = l->b->m;
+    size_t prefix = 0;
+    for (bool more = l->list.all.n > 0; more;) {
+        more = false;
+        for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers && !more; w++) {
+            size_t n = strlen(wrappers[w]);
+            more = true;
+            for (uint32_t i = 0; i < l->list.all.n && more; i++)
+                more = !strncmp(ir_text(m, l->list.all.at[i].name) + prefix, wrappers[w], n);
+            if (more) prefix += n;
+        }
+    }
+    return prefix;
+}
+
+/* A list of another module than the model's: one message about all its names, not one about each.
+ * False if it cannot be meant. */
+static bool check_belongs(struct listing *l) {
+    struct builder *b = l->b;
+    uint32_t found = 0, initializers = 0;
+    for (uint32_t i = 0; i < l->list.all.n; i++) found += l->found[i] != 0;
+    for (uint32_t i = 0; i < b->candidates.n; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        initializers +=
+            c->listed || (!c->literal && c->role != ROLE_STALE && c->role != ROLE_INPUT &&
+                          c->role != ROLE_BUFFER && !params_is_generated(b, c));
+    }
+    size_t prefix = found ? 0 : wrapped(l);
+    if (prefix) {
+        struct diag *g = diag_plain(b->d, DIAG_PARAMS_WRAPPED, l->file.path,
+                                    "every name begins with '%.*s', and the model has none of them",
+                                    (int)prefix, ir_text(b->m, l->list.all.at[0].name));
+        diag_set_help(
+            b->d, g,
+            "write the file from the unwrapped module (of DistributedDataParallel "
+            "model.module, of torch.compile model._orig_mod, of PEFT model.base_model.model)");
+        return false;
+    }
+    l->few = 2 * found < initializers &&
+             (!l->list.all.n || initializers - found > FEW_SPEAK_FOR_THEMSELVES);
+    if (!l->few) return true;
+    struct diag *g =
+        found ? diag_plain(b->d, DIAG_PARAMS_FEW, l->file.path,
+                           "lists only %u of the model's %u initializers", found, initializers)
+              : diag_plain(b->d, DIAG_PARAMS_FEW, l->file.path,
+                           "lists none of the model's %u initializers", initializers);
+    diag_set_help(b->d, g, "write it from the module that was exported: what it does not list %s",
+                  b->declared ? "leaves the verdict unknown" : "does not train");
+    return true;
 }
 
 /* The listed parameters first, in the file's order: that is the order of the module. */
@@ -248,9 +346,13 @@ bool params_listed(struct builder *b) {
             if (c->role == ROLE_STALE && b->declared) c->role = ROLE_PARAMETER;
         }
         find_entries(&l);
-        add_absent(&l);
-        warn_unlisted(b);
-        reorder(&l);
+        if (check_belongs(&l)) {
+            add_absent(&l);
+            warn_unlisted(&l);
+            reorder(&l);
+        } else {
+            l.ok = false;
+        }
     } else {
         l.ok = false;
     }

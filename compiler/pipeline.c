@@ -86,7 +86,8 @@ static void check_uniform(struct compilation *c) {
             struct diag *d = diag_plain(&c->diags, DIAG_MATCHES_NOTHING, "--uniform",
                                         "'%s' matches no branch on which a gradient depends", glob);
             const char *near = diag_nearest(glob, names.at, names.n);
-            if (near || names.n)
+            if (names_help_repeat(&c->diags, d, "--uniform", glob)) {
+            } else if (near || names.n)
                 diag_set_help(&c->diags, d, "did you mean '%s'?", near ? near : names.at[0]);
         }
         vec_free(&names);
@@ -131,7 +132,26 @@ static void check_schedule_flags(struct compilation *c) {
                        "is ignored: it is for --schedule %s", flags[i].schedules);
 }
 
+/* `check` says it in its verdict, a plan would not. */
+static void check_trains(struct compilation *c) {
+    const struct program *p = &c->program;
+    for (uint32_t s = 0; s < p->steps.n; s++) {
+        bool trains = false;
+        for (uint32_t i = 0; i < p->params.n && !trains; i++) {
+            enum grad_class class = c->reach[s].gradient[i].class;
+            trains = class == GRAD_ALWAYS || class == GRAD_CONDITIONAL;
+        }
+        if (trains) continue;
+        struct diag *d =
+            diag_plain(&c->diags, DIAG_NOTHING_TRAINS, c->path ? c->path : c->options->from_list,
+                       "step '%s' trains nothing: no parameter reaches its loss",
+                       ir_text(p->m, p->steps.at[s].name));
+        diag_set_help(&c->diags, d, "ddpc check says why; is the loss right?");
+    }
+}
+
 static bool run_schedule(struct compilation *c) {
+    check_trains(c);
     check_schedule_flags(c);
     const char *topology = c->options->topology ? c->options->topology : "h100x8";
     if (!topology_read(&c->topology, topology, &c->diags) || !layout_fits(c)) return false;

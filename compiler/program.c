@@ -5,11 +5,7 @@
  * the metadata is read and replaced by flags where there are any; the other files of
  * program_build.h do the rest.
  *
- * The last question is how much of the truth the text can know. Exporters drop parameters that
- * nothing uses, fold names and forget detach, so a model whose parameters are plain initializers
- * may have others that DDP would wait for. Only a model that declares its parameters, says that it
- * is complete, or comes with a list (--params) that accounts for all of them supports a confident
- * verdict. */
+ * What the text can know of the truth at all is judged last, in evidence.c. */
 #include "program_build.h"
 #include <string.h>
 
@@ -32,10 +28,11 @@ static bool read_property(struct builder *b, const struct ir_property *at) {
     } else if (!strcmp(name, "complete") && (is_yes(value) || !strcmp(value, "false"))) {
         b->said_complete = is_yes(value);
     } else if (!strcmp(name, "evidence") && !strncmp(value, "observed", 8)) {
-        p->observed = arena_printf(&p->arena, "%s", value);
+        b->observed = arena_printf(&p->arena, "%s", value);
     } else if (!strcmp(name, "evidence") &&
                (!strcmp(value, "proved") || !strcmp(value, "unknown"))) {
         b->said_unknown = *value == 'u';
+        b->said_proved = *value == 'p';
     } else {
         struct diag *g = diag_at(b->d, DIAG_METADATA, at->loc, (uint32_t)strlen(key) + 2,
                                  "'%s: %s' says nothing to ddpc and is ignored", key, value);
@@ -90,28 +87,6 @@ static bool read_wishes(struct builder *b) {
     return ok;
 }
 
-static void judge(struct builder *b) {
-    struct program *p = b->p;
-    uint32_t parameters = 0;
-    for (uint32_t i = 0; i < p->params.n; i++)
-        parameters += p->params.at[i].kind == PARAM_PARAMETER;
-    if (!parameters) {
-        p->incomplete_because = "the model has no parameters";
-    } else if (b->unaccounted) {
-        p->incomplete_because =
-            arena_printf(&p->arena, "%s and the model do not agree about %u parameter%s",
-                         b->o->params, b->unaccounted, b->unaccounted == 1 ? "" : "s");
-    } else if (!b->declared && !b->said_complete && !b->o->params) {
-        p->incomplete_because =
-            "an exporter drops parameters that nothing uses, so the model cannot "
-            "show that it has them all; --params tells what the module has";
-    }
-    p->complete = !p->incomplete_because;
-    p->evidence = p->observed                       ? EVIDENCE_OBSERVED
-                  : p->complete && !b->said_unknown ? EVIDENCE_PROVED
-                                                    : EVIDENCE_UNKNOWN;
-}
-
 static void builder_free(struct builder *b) {
     for (uint32_t i = 0; i < b->candidates.n; i++) {
         vec_free(&b->candidates.at[i].param.tied);
@@ -134,7 +109,7 @@ bool program_build(struct program *p, struct ir_module *m, struct op_table *ops,
     struct builder b = {.p = p, .m = m, .o = o, .d = d};
     names_build(&b);
     bool ok = read_wishes(&b) && names_alias(&b) && params_build(&b) && steps_build(&b);
-    if (ok) judge(&b);
+    if (ok) evidence_judge(&b);
     builder_free(&b);
     return ok;
 }

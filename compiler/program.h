@@ -38,6 +38,8 @@ struct assumption {
 struct step {
     str name; /* "train" where there is only one and nobody named it */
     VEC(ir_value) losses;
+    const char *loss_because;      /* "the only scalar output"; NULL: called so, or named */
+    bool loss_named;               /* by a flag or the metadata */
     VEC(struct assumption) assume; /* global ones included */
     bool *frozen;                  /* by parameter: not trainable in this step */
 };
@@ -56,7 +58,9 @@ struct program {
     bool complete; /* the text accounts for every parameter of the module */
     enum evidence evidence;
     const char *incomplete_because; /* a sentence; NULL if complete */
-    const char *observed;           /* "observed, 3 batches", from metadata; NULL */
+    bool traced;                    /* observed, by an exporter that traces */
+    const char *basis;              /* the evidence in words, with what is assumed */
+    uint32_t *assumed, n_assumed;   /* operators that the user vouches for, as in ops.h */
     string_list uniform;            /* globs of branch names, flags and metadata */
 };
 
@@ -65,6 +69,13 @@ bool program_build(struct program *p, struct ir_module *m, struct op_table *ops,
                    const struct options *o, struct diags *d);
 /* --from-list: a program without a graph. The classes and ready times stand in the list. */
 void program_free(struct program *p);
+
+/* "my.domain.Op" of the assumed operator i. */
+const char *program_assumed_name(const struct program *p, uint32_t i, struct arena *a);
+
+/* A flag's value matched nothing. If that may be so because it holds several names, says so as the
+ * diagnostic's help and returns true. */
+bool names_help_repeat(struct diags *d, struct diag *g, const char *flag, const char *text);
 
 /* inline.c: replaces calls of the model's own functions by copies of their bodies, in every graph.
  */

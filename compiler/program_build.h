@@ -1,7 +1,8 @@
 /* What the parts of program_build share while they work; nobody else includes it.
  *
  * names.c finds values by name, params.c and params_list.c decide what is a parameter, losses.c
- * where the gradient starts, steps.c what trains when. program.c calls them in this order. */
+ * where the gradient starts, steps.c what trains when, evidence.c what it all rests on. program.c
+ * calls them in this order. */
 #ifndef DDPC_PROGRAM_BUILD_H
 #define DDPC_PROGRAM_BUILD_H
 
@@ -68,7 +69,8 @@ struct builder {
     /* program.c: flags, else metadata */
     wish_list loss, trainable, frozen, assume, uniform;
     VEC(struct step_spec) specs;
-    bool said_complete, said_unknown;
+    bool said_complete, said_proved, said_unknown;
+    const char *observed; /* "observed, 3 batches", from metadata; NULL */
 };
 
 /* How a value is read, directly or through Identity. */
@@ -90,6 +92,8 @@ bool names_unknown(struct builder *b, struct wish w, enum kind_of_name kind);
 /* params.c */
 bool params_build(struct builder *b);
 bool params_is_float(const struct ir_module *m, ir_value v);
+/* Whether an exporter made up the candidate's name. */
+bool params_is_generated(const struct builder *b, const struct candidate *c);
 void params_add_candidate(struct builder *b, ir_value v, int64_t elements,
                           enum candidate_role role);
 /* params_list.c: the candidates' roles by --params. False after reporting. */
@@ -106,5 +110,8 @@ void steps_split(struct builder *b, wish_list *to, const char *text, const char 
 bool steps_add_flag(struct builder *b, const char *text);
 bool steps_add_metadata(struct builder *b, const char *key, const char *name, const char *settings);
 bool steps_build(struct builder *b);
+
+/* evidence.c: completeness and evidence of what was built. */
+void evidence_judge(struct builder *b);
 
 #endif

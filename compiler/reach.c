@@ -207,6 +207,7 @@ void reach_step(struct program *p, uint32_t step, struct branches *b, struct dia
     classify(&f, b, out);
     count_contributions(&f, out);
     reason_all(&f, out);
+    place_guards(&f, out);
     find_work(&f, out);
     if (f.overflow) warn_budget(&f, d);
     flow_free(&f);

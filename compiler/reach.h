@@ -32,6 +32,7 @@ struct gradient {
     const char *guard;      /* conditional: may as text; else NULL */
     const char *reason;     /* never NULL */
     ir_loc loc;             /* of the cutting edge or the declaration */
+    ir_loc guard_loc;       /* conditional: of the If or loop that decides; IR_NO_LOC: none known */
 };
 
 struct reach {

@@ -95,13 +95,21 @@ static const char *makes_text(const struct flow *f, struct arena *a, const struc
                         ir_value_name(f->m, v));
 }
 
+static const char *output_text(const struct flow *f, struct arena *a, ir_value v) {
+    const struct step *s = f->step;
+    const char *name = ir_value_name(f->m, v);
+    if (!s->loss_named) return arena_printf(a, "reaches only output %s, which is not a loss", name);
+    if (s->losses.n > 1)
+        return arena_printf(a, "reaches only output %s, which is none of the losses chosen", name);
+    return arena_printf(a, "reaches only output %s, which is not the loss chosen (%s)", name,
+                        ir_value_name(f->m, s->losses.at[0]));
+}
+
 const char *cut_text(const struct flow *f, struct arena *a, const struct cut *c) {
     switch (c->kind) {
     case CUT_NONE: break;
     case CUT_UNREAD: return unread_text(f, a, c->value);
-    case CUT_OUTPUT:
-        return arena_printf(a, "reaches only output %s, which is not a loss",
-                            ir_value_name(f->m, c->value));
+    case CUT_OUTPUT: return output_text(f, a, c->value);
     case CUT_INPUT: return input_text(f, a, c);
     case CUT_MAKES: return makes_text(f, a, c);
     case CUT_BRANCH:

@@ -320,7 +320,7 @@ static bool read_declaration(struct line *l) {
         .domain = normal_domain(arena_strndup(&x->arena, full, domain_len)),
         .name = dot ? dot + 1 : full,
         .first_input = x->inputs.n,
-        .flags = OP_ASSUMED,
+        .flags = OP_ASSUMED | OP_DECLARED,
         .max_outputs = 0,
         .grad_outputs = UINT32_MAX,
     };

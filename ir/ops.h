@@ -21,6 +21,7 @@ enum op_flag {
     OP_RANDOM = 1,     /* two executions differ: never the same branch */
     OP_MOVES_DATA = 2, /* rearranges elements only (Reshape, Transpose, Slice ...): STE passes it */
     OP_ASSUMED = 4,    /* accepted by --assume-differentiable or --ops */
+    OP_DECLARED = 8,   /* by --ops */
 };
 
 struct op_input {

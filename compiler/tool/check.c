@@ -12,6 +12,13 @@ const char *check_evidence_name(enum evidence e) {
     return names[e];
 }
 
+const char *check_unknown_because(const struct program *p, const struct advice *a) {
+    if (!a->nothing_trains) return p->incomplete_because;
+    return a->count[GRAD_FROZEN] == a->parameters
+               ? "nothing trains: every parameter is frozen"
+               : "nothing trains: no parameter reaches the loss; is the loss right?";
+}
+
 enum { DENY_NEVER = 1, DENY_CONDITIONAL = 2, DENY_UNKNOWN = 4 };
 
 /* The set of --deny, or -1 after an error. */
@@ -27,8 +34,18 @@ static int read_deny(struct tool *t) {
 
 enum { NAMES_SHOWN = 5 };
 
+/* Sentences, and for each the way out or NULL. */
+struct denials {
+    string_list text, help;
+};
+
+static void deny(struct denials *d, const char *text, const char *help) {
+    vec_push(&d->text, text);
+    vec_push(&d->help, help);
+}
+
 static void deny_class(struct tool *t, struct compilation *c, const struct advices *a,
-                       enum grad_class class, string_list *denied) {
+                       enum grad_class class, struct denials *d) {
     uint32_t n = a->all.count[class], shown = 0;
     if (!n) return;
     const char *names = "";
@@ -37,32 +54,43 @@ static void deny_class(struct tool *t, struct compilation *c, const struct advic
         names = arena_printf(&t->arena, "%s%s %s", names, shown++ ? "," : "",
                              check_param_name(t, c, i));
     }
-    vec_push(denied,
-             arena_printf(&t->arena, "%u parameter%s of class %s:%s%s", n, n == 1 ? "" : "s",
-                          grad_class_name(class), names, n > shown ? ", ..." : ""));
+    const char *help = "freeze them in the module (see PASTE) and name them with --frozen, or in a "
+                       "--params file whose requires_grad is False";
+    if (t->options.params)
+        help = "freeze them in the module (see PASTE) and write the --params file again, so that "
+               "it says requires_grad False; or name them with --frozen";
+    deny(d,
+         arena_printf(&t->arena, "%u parameter%s of class %s:%s%s", n, n == 1 ? "" : "s",
+                      grad_class_name(class), names, n > shown ? ", ..." : ""),
+         class == GRAD_NEVER && !a->all.nothing_trains ? help : NULL);
 }
 
 static void find_denied(struct tool *t, struct compilation *c, const struct advices *a, int which,
-                        string_list *denied) {
-    if (which & DENY_NEVER) deny_class(t, c, a, GRAD_NEVER, denied);
-    if (which & DENY_CONDITIONAL) deny_class(t, c, a, GRAD_CONDITIONAL, denied);
-    if (which & DENY_UNKNOWN && a->all.verdict == VERDICT_UNKNOWN)
-        vec_push(denied, arena_printf(&t->arena, "the verdict is unknown: %s",
-                                      c->program.incomplete_because));
-    if (t->require_proof && c->program.evidence != EVIDENCE_PROVED)
-        vec_push(denied,
-                 arena_printf(&t->arena, "the evidence is %s, not proved",
-                              c->program.observed ? c->program.observed
-                                                  : check_evidence_name(c->program.evidence)));
+                        struct denials *d) {
+    const struct program *p = &c->program;
+    const char *unknown = check_unknown_because(p, &a->all);
+    if (which & DENY_NEVER) deny_class(t, c, a, GRAD_NEVER, d);
+    if (which & DENY_CONDITIONAL) deny_class(t, c, a, GRAD_CONDITIONAL, d);
+    if (which & (DENY_NEVER | DENY_UNKNOWN) && a->all.nothing_trains)
+        deny(d, unknown, NULL);
+    else if (which & DENY_UNKNOWN && a->all.verdict == VERDICT_UNKNOWN)
+        deny(d, arena_printf(&t->arena, "the verdict is unknown: %s", unknown), NULL);
+    if (t->require_proof && (p->evidence != EVIDENCE_PROVED || p->n_assumed))
+        deny(d, arena_printf(&t->arena, "the evidence is no proof: %s", p->basis),
+             p->traced ? "compare with `p.grad is None` after one backward; if the trace hides "
+                         "nothing, the metadata \"ddpc.evidence\": \"proved\" says so"
+                       : NULL);
 }
 
-static void print_denied(struct tool *t, const string_list *denied) {
+static void print_denied(struct tool *t, const struct denials *d) {
     const char *model = t->args.n ? t->args.at[0] : t->options.from_list;
-    for (uint32_t i = 0; i < denied->n; i++) {
-        const char *text = arena_printf(&t->arena, "denied: %s", denied->at[i]);
-        if (tool_complain_json(t, DIAG_DENIED, model, text, NULL)) continue;
+    for (uint32_t i = 0; i < d->text.n; i++) {
+        const char *text = arena_printf(&t->arena, "denied: %s", d->text.at[i]);
+        const char *help = d->help.at[i];
+        if (tool_complain_json(t, DIAG_DENIED, model, text, help)) continue;
         fputs("ddpc check: ", stderr);
         tool_put(stderr, text);
+        if (help) fprintf(stderr, "\nhelp: %s", help);
         fputc('\n', stderr);
     }
 }
@@ -70,21 +98,22 @@ static void print_denied(struct tool *t, const string_list *denied) {
 static int report(struct tool *t, struct compilation *c, int format, int which) {
     struct advices a;
     struct tool_output out;
-    string_list denied = {0};
+    struct denials denied = {0};
     advices_give(&c->program, c->reach, &a);
     find_denied(t, c, &a, which, &denied);
     int exit_code = TOOL_USAGE;
     if (tool_output_open(t, &out, t->output)) {
         if (format == 1)
-            check_json(t, c, &a, &denied, out.file);
+            check_json(t, c, &a, &denied.text, out.file);
         else
             check_text(t, c, &a, out.file);
         if (tool_output_close(&out, true)) {
             print_denied(t, &denied);
-            exit_code = denied.n ? TOOL_REJECTED : TOOL_OK;
+            exit_code = denied.text.n ? TOOL_REJECTED : TOOL_OK;
         }
     }
-    vec_free(&denied);
+    vec_free(&denied.text);
+    vec_free(&denied.help);
     advices_free(&a);
     return exit_code;
 }

@@ -11,6 +11,8 @@ void check_json(struct tool *t, struct compilation *c, const struct advices *a,
                 const string_list *denied, FILE *out);
 
 const char *check_evidence_name(enum evidence e);
+/* A sentence for a verdict that is unknown. */
+const char *check_unknown_because(const struct program *p, const struct advice *a);
 static inline const char *check_param_name(struct tool *t, const struct compilation *c,
                                            uint32_t param) {
     const struct program *p = &c->program;

@@ -98,23 +98,11 @@ static json_t *branches(struct tool *t, const struct compilation *c) {
     return list;
 }
 
-/* Operators that were accepted only because the user vouches for them, each once. */
-static json_t *unknown_operators(struct tool *t, const struct compilation *c) {
-    const struct ir_module *m = &c->module;
+/* Operators that were accepted only because the user vouches for them. */
+static json_t *unknown_operators(struct tool *t, const struct program *p) {
     json_t *list = json_array();
-    VEC(uint32_t) seen = {0};
-    for (ir_node n = 1; n < m->node.n; n++) {
-        uint32_t def = m->node.at[n].def, k = 0;
-        if (!def || !(op_get(&c->ops, def)->flags & OP_ASSUMED)) continue;
-        while (k < seen.n && seen.at[k] != def) k++;
-        if (k < seen.n) continue;
-        vec_push(&seen, def);
-        const struct op_def *op = op_get(&c->ops, def);
-        json_array_append_new(
-            list, text(t, *op->domain ? arena_printf(&t->arena, "%s.%s", op->domain, op->name)
-                                      : op->name));
-    }
-    vec_free(&seen);
+    for (uint32_t i = 0; i < p->n_assumed; i++)
+        json_array_append_new(list, text(t, program_assumed_name(p, i, &t->arena)));
     return list;
 }
 
@@ -134,7 +122,7 @@ void check_json(struct tool *t, struct compilation *c, const struct advices *a,
     json_object_set_new(root, "evidence", json_string(check_evidence_name(c->program.evidence)));
     json_object_set_new(root, "steps", steps);
     json_object_set_new(root, "branches", branches(t, c));
-    json_object_set_new(root, "unknown_operators", unknown_operators(t, c));
+    json_object_set_new(root, "unknown_operators", unknown_operators(t, &c->program));
     json_object_set_new(root, "denied", reasons);
     json_dumpf(root, out, JSON_INDENT(1));
     fputc('\n', out);

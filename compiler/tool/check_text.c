@@ -1,7 +1,8 @@
-/* `ddpc check` in text: the verdict first, then what to paste, then why, then the basis.
+/* `ddpc check` in text: the verdict first, then what to paste, then the loss, why, and the basis.
  *
  *     VERDICT  flag not needed, after freezing 1 parameter
  *     PASTE    for n in ["pooler.weight"]: model.get_parameter(n).requires_grad_(False)
+ *     LOSS     loss (the only scalar output)
  *     WHY      pooler.weight  never: nothing reads it (m.ir:88)
  *     BASIS    proved; 200 of 201 parameters always, 1 never, 0 conditional
  *
@@ -66,11 +67,26 @@ static void put_string(struct report *r, const char *text, size_t length) {
 
 /* ---- VERDICT --------------------------------------------------------------------------------- */
 
+/* Only which step it is makes the flag necessary. */
+static bool only_steps(const struct report *r, const struct advice *a) {
+    for (uint32_t s = 0; s < r->a->n_steps; s++)
+        if (r->a->step[s].verdict != VERDICT_NOT_NEEDED) return false;
+    return a->by_step && a->by_step == a->count[GRAD_CONDITIONAL];
+}
+
 static void put_verdict(struct report *r, const struct advice *a) {
-    const struct program *p = &r->c->program;
+    const char *unknown = check_unknown_because(&r->c->program, a);
     switch (a->verdict) {
-    case VERDICT_UNKNOWN: fprintf(r->out, "unknown: %s\n", p->incomplete_because); break;
+    case VERDICT_UNKNOWN:
+        fprintf(r->out, "%s%s\n", a->nothing_trains ? "" : "unknown: ", unknown);
+        break;
     case VERDICT_NEEDED:
+        if (only_steps(r, a)) {
+            fprintf(r->out,
+                    "flag needed: each step alone needs no flag; one wrapper over %s does\n",
+                    r->a->n_steps == 2 ? "both" : "all of them");
+            break;
+        }
         fprintf(r->out, "flag needed: %u of %u parameters have a gradient in some %s only\n",
                 a->count[GRAD_CONDITIONAL], a->parameters,
                 a == &r->a->all && r->a->n_steps > 1 ? "steps or executions" : "executions");
@@ -142,8 +158,14 @@ static void put_frozen(struct report *r, const struct advice *a) {
 static void put_flags(struct report *r, const struct advice *a) {
     switch (a->verdict) {
     case VERDICT_UNKNOWN:
+        if (a->nothing_trains) {
+            fprintf(line(r), "# nothing: DistributedDataParallel refuses a module without "
+                             "trainable parameters\n");
+            break;
+        }
         if (r->t->options.params) {
-            fprintf(line(r), "# the warnings name candidates: --alias EXPORTED=REAL\n");
+            fprintf(line(r), "# the warnings say what does not agree; for a renamed one: --alias "
+                             "EXPORTED=REAL\n");
             break;
         }
         fputs("for n, p in model.named_parameters(): print(n, str(p.dtype)[6:], list(p.shape), "
@@ -154,19 +176,27 @@ static void put_flags(struct report *r, const struct advice *a) {
     case VERDICT_NEEDED:
         fputs("DistributedDataParallel(model, find_unused_parameters=True)\n", line(r));
         fputs("# Trainer: TrainingArguments(ddp_find_unused_parameters=True)\n", line(r));
-        fputs("# accelerate: DistributedDataParallelKwargs(find_unused_parameters=True)\n",
+        fputs("# accelerate: Accelerator(kwargs_handlers=[DistributedDataParallelKwargs("
+              "find_unused_parameters=True)])\n",
               line(r));
         fputs("# Lightning: Trainer(strategy=\"ddp_find_unused_parameters_true\")\n", line(r));
-        fputs("# or without the flag, by a plan that knows the conditions: ddpc MODEL -o PLAN\n",
-              line(r));
+        if (only_steps(r, a))
+            fputs(
+                "# or, without the flag, one DistributedDataParallel around each step's modules\n",
+                line(r));
         break;
     case VERDICT_NOT_NEEDED:
         fprintf(line(r), "DistributedDataParallel(model)%s\n",
                 a->static_graph ? "  # static_graph=True is safe too" : "");
         fputs("# Trainer: TrainingArguments(ddp_find_unused_parameters=False)\n", line(r));
         fputs("# accelerate and Lightning (strategy=\"ddp\"): as they are\n", line(r));
+        if (r->c->program.evidence == EVIDENCE_OBSERVED)
+            fputs("# check once, after a backward: [n for n, p in model.named_parameters() if "
+                  "p.requires_grad and p.grad is None] must be []\n",
+                  line(r));
     }
-    if (a->verdict == VERDICT_NOT_NEEDED && a->returned.n)
+    if (a->verdict == VERDICT_NOT_NEEDED && a->returned.n &&
+        r->c->program.evidence != EVIDENCE_OBSERVED)
         fprintf(line(r),
                 "# static_graph=True only with them frozen: a returned output depends on %s%s\n",
                 param_name(r, a->returned.at[0]), a->returned.n > 1 ? " and others" : "");
@@ -239,21 +269,38 @@ static void put_why(struct report *r, uint32_t s) {
             fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
                     shown(r, why(g)));
         if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
-        put_place(r, g->loc);
+        put_place(r, g->guard_loc != IR_NO_LOC ? g->guard_loc : g->loc);
         fputc('\n', r->out);
     }
     if (left) fprintf(line(r), "... and %u more; --format=json has them all\n", left);
-    if (!lines && r->a->n_steps == 1 && r->a->all.parameters)
-        fprintf(line(r), "every %sparameter%s reaches the loss in every execution\n",
+    if (!lines && r->a->n_steps == 1 && r->a->all.parameters && !r->a->all.nothing_trains)
+        fprintf(line(r), "every %sparameter%s reaches the loss in %s\n",
                 r->a->all.count[GRAD_FROZEN] ? "trained " : "",
-                p->complete ? "" : " that the model shows");
+                p->complete ? "" : " that the model shows",
+                p->evidence == EVIDENCE_OBSERVED ? "what was observed" : "every execution");
+}
+
+/* ---- LOSS ------------------------------------------------------------------------------------ */
+
+static void put_loss(struct report *r, uint32_t s) {
+    const struct step *step = &r->c->program.steps.at[s];
+    if (!step->losses.n) return; /* a list has none */
+    section(r, "LOSS");
+    line(r);
+    for (uint32_t i = 0; i < step->losses.n; i++)
+        fprintf(r->out, "%s%s", i ? " + " : "",
+                shown(r, ir_value_name(r->c->program.m, step->losses.at[i])));
+    if (step->loss_because) fprintf(r->out, " (%s)", step->loss_because);
+    fputc('\n', r->out);
 }
 
 /* ---- BASIS ----------------------------------------------------------------------------------- */
 
 static void put_counts(struct report *r, const struct advice *a) {
     fprintf(r->out, "%u of %u parameter%s always, %u never, %u conditional", a->count[GRAD_ALWAYS],
-            a->parameters, plural(a->parameters), a->count[GRAD_NEVER], a->count[GRAD_CONDITIONAL]);
+            a->parameters, plural(a->parameters), a->count[GRAD_NEVER],
+            a->count[GRAD_CONDITIONAL] - a->by_step);
+    if (a->by_step) fprintf(r->out, ", %u in some steps only", a->by_step);
     if (a->count[GRAD_FROZEN]) fprintf(r->out, ", %u frozen", a->count[GRAD_FROZEN]);
     fputc('\n', r->out);
 }
@@ -265,6 +312,8 @@ static void put_steps(struct report *r) {
         put_verdict(r, &r->a->step[s]);
         line(r);
         put_counts(r, &r->a->step[s]);
+        put_loss(r, s);
+        section(r, "WHY");
         put_why(r, s);
     }
 }
@@ -283,11 +332,11 @@ void check_text(struct tool *t, struct compilation *c, const struct advices *a, 
     if (several) {
         put_steps(&r);
     } else {
+        put_loss(&r, 0);
         section(&r, "WHY");
         put_why(&r, 0);
     }
     section(&r, "BASIS");
-    fprintf(line(&r), "%s; ",
-            p->observed ? shown(&r, p->observed) : check_evidence_name(p->evidence));
+    fprintf(line(&r), "%s; ", shown(&r, p->basis));
     put_counts(&r, &a->all);
 }

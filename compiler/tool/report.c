@@ -165,6 +165,15 @@ static void print_stats(const struct compilation *c, enum pipeline_pass last) {
     json_decref(root);
 }
 
+/* An error in what a flag says, so that a gate can tell a misspelt flag from a model that is wrong. */
+static bool wrong_flag(const struct diags *d) {
+    for (uint32_t i = 0; i < d->all.n; i++) {
+        const struct diag *g = d->all.at[i];
+        if (g->severity == DIAG_ERROR && g->file && !strncmp(g->file, "--", 2)) return true;
+    }
+    return false;
+}
+
 int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass last) {
     pipeline_init(c, &t->options);
     if (t->print_after) {
@@ -186,5 +195,5 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
     tool_print_diags(t, &c->diags);
     if (t->stats) print_stats(c, last);
     if (ok) return TOOL_OK;
-    return c->source_unreadable ? TOOL_USAGE : TOOL_REJECTED;
+    return c->source_unreadable || wrong_flag(&c->diags) ? TOOL_USAGE : TOOL_REJECTED;
 }

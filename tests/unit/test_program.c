@@ -379,7 +379,7 @@ Test(program, steps_from_metadata_and_flags_win) {
     expect_gan(&f);
     cr_expect_eq(f.p.uniform.n, 2);
     cr_expect_eq(f.p.evidence, EVIDENCE_OBSERVED);
-    cr_expect_str_eq(f.p.observed, "observed, 3 batches");
+    cr_expect_str_eq(f.p.basis, "observed, 3 batches");
     cr_expect_eq(fixture_count(&f, DIAG_METADATA), 0);
     fixture_free(&f);
     vec_push(&f.o.loss, "g_loss");
