@@ -50,7 +50,8 @@ Test(advice, one_step) {
         {"aaf", true, VERDICT_NOT_NEEDED, true, 0}, {"ana", true, VERDICT_NOT_NEEDED, true, 1},
         {"anc", true, VERDICT_NEEDED, false, 1},    {"aNa", true, VERDICT_NOT_NEEDED, true, 0},
         {"aaa", false, VERDICT_UNKNOWN, false, 0},  {"ana", false, VERDICT_UNKNOWN, false, 0},
-        {"anc", false, VERDICT_NEEDED, false, 0},
+        {"anc", false, VERDICT_NEEDED, false, 0},   {"nnf", true, VERDICT_UNKNOWN, false, 0},
+        {"ff", true, VERDICT_UNKNOWN, false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct given g;
