@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""docs/json.md has every key that the programs print, and no other: the outputs of runs that between them show all
+keys are compared with its tables.
+
+usage: json_keys.py BUILD-FOLDER SOURCE-TREE
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+build, root = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
+model = """<ir_version: 8, opset_import: ["" : 17, "my.domain" : 1]>
+g (float[2,3] x, bool turn) => (float loss)
+<float[3,3] w, float[3,3] v, float[3] unused>
+{
+   h = MatMul (x, w)
+   f = my.domain.Fancy (h)
+   k = If (turn) <
+      then_branch = t () => (p) { p = MatMul (f, v) },
+      else_branch = e () => (q) { q = Identity (f) }
+   >
+   loss = ReduceMean <keepdims = 0> (k)
+}
+"""
+broken = model.replace("h = MatMul (x, w)", "h = Relu (x)\n   h = MatMul (x, w)")
+VARYING = ("options", "passes_ms")
+
+
+def keys(x, at=""):
+    found = set()
+    for k, v in x.items() if isinstance(x, dict) else ():
+        path = f"{at}.NAME" if at in VARYING else f"{at}.{k}" if at else k
+        if isinstance(v, list):
+            found |= {f"{path}[]"} if v else set()
+            for e in v:
+                found |= keys(e, f"{path}[]")
+        else:
+            found |= {path} | keys(v, path)
+    return found
+
+
+def run(command, stream):
+    """The keys of every object that the command prints, one after the other."""
+    words = command.split()
+    r = subprocess.run([build / words[0], *words[1:]], cwd=folder, capture_output=True, text=True)
+    text, found, decoder = getattr(r, stream).strip(), set(), json.JSONDecoder()
+    while text:
+        value, end = decoder.raw_decode(text)
+        found |= keys(value)
+        text = text[end:].strip()
+    return found
+
+
+ops = "--assume-differentiable my.*"
+runs = {
+    "ddpc check --format=json": ["ddpc check m.ir --format=json --deny=never " + ops,
+                                 "ddpc check bert.ir --format=json"],
+    "ddpc dump --format=json": ["ddpc dump m.plan --format=json", "ddpc dump uniform.plan --format=json",
+                                f"ddpc m.ir {ops} --emit=json"],
+    "ddpc verify --format=json": ["ddpc verify m.plan --format=json"],
+    "ddpc diff --format=json": ["ddpc diff m.plan frozen.plan --format=json"],
+    "ddpc --diagnostics=json": ["ddpc check broken.ir --diagnostics=json", "ddpc check m.ir --diagnostics=json --bad",
+                                "ddpc check no.ir --diagnostics=json"],
+    "ddpc --stats=json": ["ddpc mlp.ir -o x.plan --stats=json"],
+    "ddprun --format=json": ["ddprun m.plan -n 2 --iters 2 --format=json",
+                             "ddprun m.plan -n 2 --iters 2 --format=json --fault=skip:1@1",
+                             "ddprun m.plan -n 2 --iters 2 --format=json --fault=kill:1@1"],
+}
+wrong = []
+sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", (root / "docs/json.md").read_text(), re.MULTILINE | re.DOTALL))
+wrong += [f"docs/json.md has a section on {s}, which is not tested" for s in sections if s not in runs]
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    (folder / "m.ir").write_text(model)
+    (folder / "broken.ir").write_text(broken)
+    for name in ("bert.ir", "mlp.ir"):
+        (folder / name).symlink_to(root / "samples" / name)
+    for plan in ("m.plan", "frozen.plan --frozen v", "uniform.plan --uniform turn"):
+        subprocess.run([build / "ddpc", "m.ir", *ops.split(), "-o", *plan.split()], cwd=folder, check=True,
+                       stderr=subprocess.DEVNULL)
+    for section, commands in runs.items():
+        known = set(re.findall(r"^\| `([^`]+)` \|", sections[section], re.MULTILINE))
+        stream = "stderr" if section.startswith("ddpc --") else "stdout"
+        found = set().union(*(run(c, stream) for c in commands))
+        wrong += [f"docs/json.md lacks {k} of {section}" for k in sorted(found - known)]
+        wrong += [f"docs/json.md has {k} of {section}, which is not printed" for k in sorted(known - found)]
+print("\n".join(wrong) or "docs/json.md has all keys")
+sys.exit(bool(wrong))
