@@ -2,7 +2,8 @@
  *
  * A run is verified if every rank that was to live through it ended without an error after checking
  * every element of every iteration, and there was at least one to check. Times of an iteration are
- * those of its slowest rank; over the iterations the median and the 99th percentile are shown. */
+ * those of its slowest rank; over the iterations the median and the 99th percentile are shown, the
+ * latter in the table only from 100 iterations on, since of fewer it is just one of the slowest. */
 #include "ddprun.h"
 
 #include <stdlib.h>
@@ -100,12 +101,13 @@ static void print_table(const struct job *j, FILE *out) {
         uint32_t step = j->step[0] + k;
         struct summary s = summarize(j, step);
         if (!s.samples) continue;
-        char ready[32] = "-";
+        char ready[32] = "-", p99[32] = "-";
+        if (s.samples >= 100) snprintf(p99, sizeof p99, "%.1f", s.step_p99);
         if (s.ready_samples) snprintf(ready, sizeof ready, "%.1f", s.ready_p50);
-        fprintf(out, "  %-16s %8d %13llu %10.1f %10.1f %11.1f %12.1f %8s %8.2f\n",
+        fprintf(out, "  %-16s %8d %13llu %10.1f %10s %11.1f %12.1f %8s %8.2f\n",
                 plan_string(j->plan, j->plan->step[step].name), s.buckets,
-                (unsigned long long)s.wire_bytes, s.step_p50, s.step_p99, s.exposed_p50,
-                s.bookkeeping_p50, ready, bandwidth(&s));
+                (unsigned long long)s.wire_bytes, s.step_p50, p99, s.exposed_p50, s.bookkeeping_p50,
+                ready, bandwidth(&s));
     }
 }
 

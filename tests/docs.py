@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The manual pages have every command and every flag that the programs have, and no others; and every document that
-the tree refers to exists, as does every source file that a document names.
+the tree refers to exists, as does every source file that a document names; and documents fit into 125 columns.
 
 usage: docs.py SOURCE-TREE
 """
@@ -46,5 +46,12 @@ for path in sorted([root / "README.md", *(root / "docs").glob("*.md")]):
     for name in set(re.findall(r"`[a-z/]*?([a-z_]+\.(?:c|h|def|ir|py))`", path.read_text())):
         if name not in sources:
             wrong.append(f"{path.relative_to(root)} refers to {name}, which is not there")
+for path in [*root.glob("*.md"), *(root / "docs").glob("*.md"), *root.glob("samples/*.md"), *root.glob("tests/*/*.md")]:
+    session = False  # what programs print is as long as they print it
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            session = line == "```console"
+        elif len(line) > 125 and not session:
+            wrong.append(f"{path.relative_to(root)}:{number} has {len(line)} columns, 125 at most")
 print("\n".join(wrong) or "the manual page is complete, and every document is there")
 sys.exit(bool(wrong))
