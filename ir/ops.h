@@ -32,6 +32,7 @@ struct op_input {
     uint8_t since; /* the first opset that needs it: an attribute before; 0: always needed */
 };
 
+enum { OP_NEWEST_OPSET = 28 }; /* of ONNX's own domain, up to which ops.def goes */
 enum { OP_ANY = 255 }; /* op_def.max_outputs: no limit */
 
 struct op_def {

@@ -194,12 +194,26 @@ static void walk_graph(struct verifier *v, ir_graph g) {
     }
 }
 
+/* The opset_import of the model and of its functions. */
+static void check_opsets(struct verifier *v) {
+    const struct ir_module *m = v->m;
+    for (uint32_t i = 0; i < m->opset.n; i++) {
+        const struct ir_opset *o = &m->opset.at[i];
+        if (o->domain || o->version <= OP_NEWEST_OPSET) continue;
+        diag_at(v->d, DIAG_NEWER_OPSET, o->loc, 1,
+                "opset %lld is newer than %d, the last one whose gradient rules are known",
+                (long long)o->version, OP_NEWEST_OPSET);
+        return;
+    }
+}
+
 bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d) {
     uint32_t errors = d->errors;
     struct verifier v = {.m = m, .ops = ops, .d = d};
     v.defined = allocate(m->value.n, sizeof *v.defined);
     v.later = allocate(m->value.n, sizeof *v.later);
     v.by_name = allocate(m->strings.text.n, sizeof *v.by_name);
+    check_opsets(&v);
     verify_functions(&v);
     walk_graph(&v, m->main);
     report_open_uses(&v);
