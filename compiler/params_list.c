@@ -4,8 +4,9 @@
  * initializer, that is the parameter, unless the initializer is one itself: exporters store equal
  * tensors once, so the copy stands for a second parameter, and no gradient may pass it into the
  * first. A name that is not in the graph was dropped because nothing used it, or was folded into an
- * initializer of another name. Only its shape can tell the two apart: without an unlisted
- * initializer of these dimensions, in any order, nothing was folded.
+ * initializer of another name. Only its size can tell the two apart: without an unlisted
+ * initializer of so many elements, nothing was folded. Those of its dimensions, in any order, are
+ * the likelier ones and are named first.
  *
  * Names in the graph are claimed first and copies second, since the first decide whose copy an
  * Identity is; each pass is one walk over the list, and candidates of a size are found in a sorted
@@ -190,15 +191,15 @@ static pool unlisted(const struct listing *l) {
 
 enum { CANDIDATES_SHOWN = 3 };
 
-/* `same`, `n`: the unlisted tensors of its size. */
+/* `same`, `n`: the likelier ones of the `all` unlisted tensors of its size. */
 static void report_absent(struct listing *l, const struct params_entry *e, const struct sized *same,
-                          uint32_t n) {
+                          uint32_t n, uint32_t all) {
     struct builder *b = l->b;
     const char *name = ir_text(b->m, e->name);
     struct diag *g = lines_report(
         &l->file, e->line, DIAG_PARAMS_ABSENT,
-        "the model has no '%s'; %u initializer%s of its shape could be it under another name", name,
-        n, n == 1 ? "" : "s");
+        "the model has no '%s'; %u initializer%s of its size could be it under another name", name,
+        all, all == 1 ? "" : "s");
     for (uint32_t k = 0; k < n && k < CANDIDATES_SHOWN; k++) {
         const struct ir_value_info *value = &b->m->value.at[same[k].value];
         diag_add_note(b->d, g, value->loc, "'%s', %s", ir_value_name(b->m, same[k].value),
@@ -206,6 +207,30 @@ static void report_absent(struct listing *l, const struct params_entry *e, const
     }
     diag_set_help(b->d, g, "if it is the first of them: --alias '%s=%s'",
                   ir_value_name(b->m, same->value), name);
+}
+
+/* The first of the pool that is not smaller than `s`. */
+static uint32_t first_not_below(const pool *p, const struct sized *s) {
+    uint32_t low = 0, high = p->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (compare_sized(&p->at[middle], s) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of the tensors of one size, [low, high), those of this form; all of them if none is. */
+static const struct sized *likelier(const pool *p, uint32_t low, uint32_t high, uint64_t form,
+                                    uint32_t *n) {
+    struct sized s = {p->at[low].elements, form, 0};
+    uint32_t first = first_not_below(p, &s), end = first;
+    while (end < high && p->at[end].form == form) end++;
+    if (end == first) first = low, end = high;
+    *n = end - first;
+    return &p->at[first];
 }
 
 /* Listed parameters that the graph does not have. */
@@ -217,19 +242,15 @@ static void add_absent(struct listing *l) {
         if (l->found[i] || !ir_type_carries_gradient(b->m, e->type)) continue;
         struct candidate c = {.role = ROLE_PARAMETER, .listed = true, .param.loc = IR_NO_LOC};
         describe(l, &c.param, e);
-        uint32_t low = 0, high = others.n;
-        struct sized s = {c.param.elements, form_of(b->m, e->type), 0};
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (compare_sized(&others.at[middle], &s) < 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        while (high < others.n && !compare_sized(&others.at[high], &s)) high++;
+        struct sized least = {c.param.elements, 0, 0};
+        uint32_t low = first_not_below(&others, &least), high = low;
+        while (high < others.n && others.at[high].elements == c.param.elements) high++;
         if (high > low && e->requires_grad) {
-            if (!l->few) report_absent(l, e, &others.at[low], high - low);
-            c.param.perhaps = ir_value_name(b->m, others.at[low].value);
+            uint32_t likely = 0;
+            const struct sized *same =
+                likelier(&others, low, high, form_of(b->m, e->type), &likely);
+            if (!l->few) report_absent(l, e, same, likely, high - low);
+            c.param.perhaps = ir_value_name(b->m, same->value);
             b->unaccounted++;
         }
         vec_push(&b->candidates, c);
