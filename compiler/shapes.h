@@ -1,5 +1,4 @@
-/* Shapes of operators' outputs from those of their inputs, for the operators that matter to costs.
- */
+/* Shapes of operators' outputs from those of their inputs, where they matter to costs. */
 #ifndef DDPC_SHAPES_H
 #define DDPC_SHAPES_H
 
