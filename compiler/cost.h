@@ -3,6 +3,7 @@
 #ifndef DDPC_COST_H
 #define DDPC_COST_H
 
+#include "keyfile.h"
 #include "program.h"
 #include "reach.h"
 
@@ -12,7 +13,7 @@ struct cost_piece {
 };
 enum { TOPOLOGY_MAX_PIECES = 16 };
 struct topology {
-    char name[64];
+    char name[KEYFILE_NAME];
     uint32_t ranks, n_pieces;
     struct cost_piece piece[TOPOLOGY_MAX_PIECES];
 };
@@ -28,7 +29,7 @@ static inline double topology_cost_us(const struct topology *t, uint64_t bytes) 
 }
 
 struct device {
-    char name[64];
+    char name[KEYFILE_NAME];
     double flops_per_us, bytes_per_us;             /* peak */
     double matmul, convolution, attention, memory; /* efficiencies, 0..1 */
     double floor_us;                               /* a kernel launch */
@@ -46,9 +47,9 @@ struct ready_times {
     double *us;      /* by parameter; 0 where it has no gradient */
     uint32_t *order; /* parameters with a gradient, earliest first */
     uint32_t n;
-    double backward_us; /* the whole backward */
-    uint32_t nodes,
-        unknown_nodes; /* nodes that took part; those that cost the floor by ignorance */
+    double backward_us;     /* the whole backward */
+    uint32_t nodes;         /* that took part */
+    uint32_t unknown_nodes; /* of them: those that cost the floor by ignorance */
 };
 /* --profile: measured durations by node name and ready times by parameter. */
 struct profile;

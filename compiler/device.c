@@ -5,9 +5,7 @@
  * structured sparsity, half of it is what a dense product can have. The efficiencies are those of
  * well tuned kernels at training sizes. What matters here is less the absolute time than the order
  * of the gradients and their distances relative to communication; a measured profile beats both. */
-#include "keyfile.h"
-#include "schedule.h"
-#include <string.h>
+#include "cost.h"
 
 /* 1 TFLOP/s is 10^6 FLOP/µs, 10^9 bytes/s are 1000 bytes/µs. */
 #define RATES(tflops, gb_s) 1e6 * (tflops), 1000.0 * (gb_s)
@@ -18,18 +16,11 @@ static const struct device presets[] = {
     {"a100", RATES(312, 2039), KERNELS, 4}, /* SXM4 80 GB: bfloat16, HBM2e */
     {"cpu", RATES(2, 150), KERNELS, 1},     /* a socket of 32 cores: float32, 8 channels of DDR4 */
 };
-enum { N_PRESETS = sizeof presets / sizeof *presets };
+static const struct device blank = {"file", 0, 0, KERNELS, 4};
 
-/* NULL, or what is wrong with the line. */
-static const char *parse_line(struct device *t, struct line *line) {
-    struct word key, value;
-    if (!keyfile_pair(line, &key, &value)) return "is not `key = value`";
-    if (word_is(key, "name")) {
-        if (value.length == 0 || value.length >= sizeof t->name) return "wants 1 to 63 bytes";
-        memcpy(t->name, value.text, value.length);
-        t->name[value.length] = 0;
-        return NULL;
-    }
+static const char *set(void *to, struct word key, struct word value, struct arena *a) {
+    struct device *t = to;
+    (void)a;
     const struct {
         const char *key;
         double *to, scale, most;
@@ -50,42 +41,18 @@ static const char *parse_line(struct device *t, struct line *line) {
         return NULL;
     }
     return "has an unknown key: there are `name`, `tflops`, `memory_gb_s`, `matmul`, "
-           "`convolution`, "
-           "`attention`, `memory` and `floor_us`";
+           "`convolution`, `attention`, `memory` and `floor_us`";
+}
+
+static const char *missing(const void *of) {
+    const struct device *t = of;
+    if (t->flops_per_us == 0) return "`tflops`";
+    return t->bytes_per_us == 0 ? "`memory_gb_s`" : NULL;
 }
 
 bool device_read(struct device *t, const char *name_or_file, struct diags *d) {
-    const char *names[N_PRESETS], *why;
-    for (uint32_t i = 0; i < N_PRESETS; i++) {
-        names[i] = presets[i].name;
-        if (strcmp(name_or_file, names[i]) == 0) {
-            *t = presets[i];
-            return true;
-        }
-    }
-    struct lines f = {.path = name_or_file, .diags = d};
-    if (!source_open(&f.source, name_or_file, &why)) {
-        struct diag *x = diag_plain(d, DIAG_UNKNOWN_DEVICE, "--device",
-                                    "'%s' is no preset, and as a file it %s", name_or_file, why);
-        const char *nearest = diag_nearest(name_or_file, names, N_PRESETS);
-        diag_set_help(d, x, "%s%s%sthe presets are %s, %s, %s and %s",
-                      nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "",
-                      names[0], names[1], names[2], names[3]);
-        return false;
-    }
-    *t = (struct device){"file", 0, 0, KERNELS, 4};
-    struct line line;
-    bool ok = true;
-    while (lines_next(&f, &line)) {
-        if (!(why = parse_line(t, &line))) continue;
-        lines_report(&f, f.number, DIAG_DEVICE_FILE, "this line %s", why);
-        ok = false;
-    }
-    if (ok && (t->flops_per_us == 0 || t->bytes_per_us == 0)) {
-        lines_report(&f, f.number ? f.number : 1, DIAG_DEVICE_FILE, "the file ends without `%s`",
-                     t->flops_per_us == 0 ? "tflops" : "memory_gb_s");
-        ok = false;
-    }
-    lines_close(&f);
-    return ok;
+    static const struct keyfile file = {"--device",       presets, sizeof presets / sizeof *presets,
+                                        sizeof *presets,  &blank,  DIAG_UNKNOWN_DEVICE,
+                                        DIAG_DEVICE_FILE, set,     missing};
+    return keyfile_read(&file, name_or_file, t, d);
 }

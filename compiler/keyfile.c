@@ -1,12 +1,15 @@
-/* Numbers and pairs of the small files: topologies, devices, profiles.
+/* The small files: pairs and numbers in topologies, devices and profiles, and the way from a flag's
+ * value to a preset or a file.
  *
  * Numbers are parsed here and not by strtod, which obeys the locale: the same file must give the
  * same plan everywhere. A mantissa of up to 2^53 and a power of ten of up to 22 are both exact as
  * doubles, so that one multiplication or division rounds correctly. Digits beyond that, as programs
- * print them, are cut off, which changes less than one part in 10^15. Source: W. D. Clinger, "How to read floating point
- * numbers accurately", PLDI 1990 (the fast path). */
+ * print them, are cut off, which changes less than one part in 10^15. Source: W. D. Clinger, "How to
+ * read floating point numbers accurately", PLDI 1990 (the fast path). */
 #include "keyfile.h"
 #include <string.h>
+
+/* ---- pairs and numbers ----------------------------------------------------------------------- */
 
 bool keyfile_pair(struct line *line, struct word *key, struct word *value) {
     const char *equals = memchr(line->at, '=', (size_t)(line->end - line->at));
@@ -49,4 +52,70 @@ bool keyfile_number(const char *text, size_t length, double *out) {
     if (i < length || exponent < -22 || exponent > 22) return false;
     *out = exponent < 0 ? (double)mantissa / ten[-exponent] : (double)mantissa * ten[exponent];
     return true;
+}
+
+/* ---- presets and files ----------------------------------------------------------------------- */
+
+static const char *preset_name(const struct keyfile *k, uint32_t i) {
+    return (const char *)k->presets + i * k->size;
+}
+
+/* "a, b and c" */
+static const char *list_of(struct arena *a, const char *const *names, uint32_t n) {
+    const char *list = names[0];
+    for (uint32_t i = 1; i < n; i++)
+        list = arena_printf(a, "%s%s%s", list, i + 1 < n ? ", " : " and ", names[i]);
+    return list;
+}
+
+static void report_unknown(const struct keyfile *k, const char *name, const char *why,
+                           struct diags *d) {
+    const char **names = arena_new(&d->arena, const char *, k->n_presets);
+    for (uint32_t i = 0; i < k->n_presets; i++) names[i] = preset_name(k, i);
+    const char *nearest = diag_nearest(name, names, k->n_presets);
+    struct diag *x =
+        diag_plain(d, k->unknown, k->flag, "'%s' is no preset, and as a file it %s", name, why);
+    diag_set_help(d, x, "%s%s%sthe presets are %s", nearest ? "did you mean '" : "",
+                  nearest ? nearest : "", nearest ? "'? " : "",
+                  list_of(&d->arena, names, k->n_presets));
+}
+
+/* NULL, or what is wrong with the line. */
+static const char *read_pair(const struct keyfile *k, struct line *line, void *out,
+                             struct arena *a) {
+    struct word key, value;
+    if (!keyfile_pair(line, &key, &value)) return "is not `key = value`";
+    if (!word_is(key, "name")) return k->set(out, key, value, a);
+    if (value.length == 0 || value.length >= KEYFILE_NAME) return "wants 1 to 63 bytes";
+    memcpy(out, value.text, value.length);
+    ((char *)out)[value.length] = 0;
+    return NULL;
+}
+
+bool keyfile_read(const struct keyfile *k, const char *name_or_file, void *out, struct diags *d) {
+    for (uint32_t i = 0; i < k->n_presets; i++)
+        if (strcmp(name_or_file, preset_name(k, i)) == 0) {
+            memcpy(out, preset_name(k, i), k->size);
+            return true;
+        }
+    struct lines f = {.path = name_or_file, .diags = d};
+    const char *why;
+    if (!source_open(&f.source, name_or_file, &why)) {
+        report_unknown(k, name_or_file, why, d);
+        return false;
+    }
+    memcpy(out, k->blank, k->size);
+    struct line line;
+    bool ok = true;
+    while (lines_next(&f, &line)) {
+        if (!(why = read_pair(k, &line, out, &d->arena))) continue;
+        lines_report(&f, f.number, k->malformed, "this line %s", why);
+        ok = false;
+    }
+    if (ok && (why = k->missing(out))) {
+        lines_report(&f, f.number ? f.number : 1, k->malformed, "the file ends without %s", why);
+        ok = false;
+    }
+    lines_close(&f);
+    return ok;
 }
