@@ -4,9 +4,10 @@
  * trip and scan values that each trip has its own of. A Loop has no scan inputs, a SequenceMap no
  * states:
  *
- *     node inputs    [ .. node_in .. | states | scan inputs ]      node outputs  [ states | scan
- * outputs ] body inputs    [ .. body_in .. | states | scan inputs ] body outputs   [ .. body_out .
- * | states | scan outputs ] */
+ *     node inputs     [ .. node_in ..  | states | scan inputs  ]
+ *     node outputs    [                  states | scan outputs ]
+ *     body inputs     [ .. body_in ..  | states | scan inputs  ]
+ *     body outputs    [ .. body_out .. | states | scan outputs ] */
 #ifndef DDPC_CONTROL_H
 #define DDPC_CONTROL_H
 

@@ -12,11 +12,11 @@
  * Loops (also Scan and SequenceMap): let T be one trip backwards, from the pairs of the states
  * after the trip to those before it. The initial states get the outputs' pairs where the loop does
  * not run; the rest is about the case that it does.
- *   - As many trips as are known, up to 64: T is applied so often, or until it changes nothing
- * more.
+ *   - As many trips as are known, up to 64: T is applied so often, or until nothing changes.
  *   - Otherwise k >= 1 trips, k unknown. may is the union over all k, which the least fixed point
  *     reaches because T distributes over unions. must is bounded from below by the greatest fixed
  *     point of m = m && T(m) from T(outputs), which holds after every k because T is monotone.
+ *
  * Outer values read inside, and what is scanned, collect over the trips: may from each; must from
  * each trip that certainly takes place, the last one when nothing else is known. Within a trip a
  * value's uses are united first; then the loop's own variables are projected away: "for all" for

@@ -347,7 +347,7 @@ static void number_node(struct walk *w, ir_node n) {
     }
 }
 
-/* ---- what is near a condition ------------------------------------------------------------------- */
+/* ---- what is near a condition ---------------------------------------------------------------- */
 
 static void near(struct walk *w, ir_value v, uint8_t steps) {
     if (w->near[v] < steps) w->near[v] = steps;

@@ -6,8 +6,8 @@
  *   always       must is true: a gradient path exists in every execution
  *   never        may is false: in none
  *   conditional  neither; the guard is may. A false guard promises that no rank has a gradient; a
- * true one promises that it has one only if the answer is exact (must = may) frozen       not
- * trainable in this step, whatever the paths
+ *                true one promises that it has one only if the answer is exact (must = may)
+ *   frozen       not trainable in this step, whatever the paths
  *
  * Buffers are of class never. Contributions are counted over (node, input) edges: those inside a
  * loop once, however often it runs. */

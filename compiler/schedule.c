@@ -3,26 +3,24 @@
  * With P the prefix sums of the bytes and F[j] the least time at which the first j gradients can
  * all be reduced, F[j] = min over i < j of max(F[i], r_j) + c(P_j - P_i): the last bucket holds
  * i+1..j, it starts when its last gradient is ready and the channel is free. `forward` evaluates
- * this in O(pieces * n). Two facts make that possible. F is nondecreasing, so among all i with F[i]
- * <= r_j the largest is best: its bucket is the smallest of those that start at r_j. And for the
- * others, where the bucket starts at F[i], the value for a piece is (F[i] - beta P_i) + alpha +
- * beta P_j, a minimum over a window whose two ends only move right: a monotone deque. With one
- * piece the keys F[i] - beta P_i are already ascending (drop gradient j+1 from an optimal plan of
- * j+1: its last bucket shrinks by at least beta s), so the window's first element is the answer and
- * no deque is needed.
+ * this in O(pieces * n). Two facts make that possible. F is nondecreasing, so among all i with
+ * F[i] <= r_j the largest is best: its bucket is the smallest of those that start at r_j. And for
+ * the others, where the bucket starts at F[i], the value for a piece is
+ * (F[i] - beta P_i) + alpha + beta P_j, a minimum over a window whose two ends only move right: a
+ * monotone deque. With one piece the keys F[i] - beta P_i are already ascending (drop gradient j+1
+ * from an optimal plan of j+1: its last bucket shrinks by at least beta s), so the window's first
+ * element is the answer and no deque is needed.
  *
  * The optimum is hardly ever unique: a plan of five buckets may finish with one of three hundred.
  * The rule is the fewest buckets, then the lexicographically earliest boundaries. `fewest` finds
  * them by going backwards in layers. State (i, w) of layer m says: with m buckets after the first i
  * gradients the rest needs w µs of channel, so the prefix must be done by T - w. A state is kept
- * only if F[i]
- * <= T - w, and only if no smaller i of the layer dominates it: each further byte costs at least
- * the least slope b, so i < i' dominates when w + b P_i <= w' + b P_i' - any continuation of i'
- * works from i, with a later deadline. For one piece w + b P_i is the same for all states of a
+ * only if F[i] <= T - w, and only if no smaller i of the layer dominates it: each further byte costs
+ * at least the least slope b, so i < i' dominates when w + b P_i <= w' + b P_i' - any continuation
+ * of i' works from i, with a later deadline. For one piece w + b P_i is the same for all states of a
  * layer, so one state survives and the whole walk is a greedy O(n); in practice few survive for
- * several pieces. The dominated states can not lie on the lexicographically earliest of the
- * shortest plans, so a walk forwards through the layers that takes the first state in time finds
- * it.
+ * several pieces. Dominated states cannot lie on the lexicographically earliest of the shortest
+ * plans, so a walk forwards through the layers that takes the first state in time finds it.
  *
  * All arithmetic is +, -, *, max and comparisons of doubles: the same bits everywhere. */
 #include "schedule.h"

@@ -1,8 +1,7 @@
 /* Errors in words. Ranks tell each other failures as numbers (struct comm_record); here every rank
  * turns them into one line with the names of its own plan:
  *
- *     rank 2, step "train" (number 17), bucket 3, parameter "h.0.ln.weight": no gradient came, but
- * ...
+ *     rank 2, step "train" (number 17), bucket 3, parameter "h.0.ln.weight": no gradient came, ...
  *
  * The parts that do not apply are left out. A bucket is followed by the parameters it holds, if the
  * record does not name one itself, because nobody knows a bucket by its number. */

@@ -11,7 +11,6 @@ enum tool_exit {
     TOOL_OK = 0,
     TOOL_REJECTED = 1, /* input rejected, denied or different */
     TOOL_USAGE = 2,    /* wrong usage, a file that cannot be read or written, a corrupt plan */
-    TOOL_INTERNAL = 3,
 };
 
 enum diagnostics_format { DIAGNOSTICS_TEXT, DIAGNOSTICS_SHORT, DIAGNOSTICS_JSON };

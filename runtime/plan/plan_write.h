@@ -4,7 +4,7 @@
  *     plan_add_param ... plan_add_branch, plan_add_guard_node, plan_add_guard, plan_add_option
  *     for each step: plan_add_step; plan_set_class for each parameter;
  *                    then for each bucket in the order of issue: plan_add_bucket, plan_add_segment
- * ... plan_build(b, &bytes, &size); plan_builder_free(b);
+ *     plan_build(b, &bytes, &size); plan_builder_free(b);
  *
  * Control and presence buckets, the error slot, offsets, sizes, the strings' order, the name table
  * and both hashes are the builder's work. The same calls give the same bytes. Strings are copied.

@@ -1,6 +1,7 @@
-/* Writes a plan for the stress tests: make_plan OUT job            the one of job.h
- *                                     make_plan OUT flat N ELEMENTS  N float32 gradients, 4 buckets
- */
+/* Writes a plan for the stress tests:
+ *
+ *     make_plan OUT job               the one of job.h
+ *     make_plan OUT flat N ELEMENTS   N float32 gradients in 4 buckets */
 #include "job.h"
 
 static void *flat_plan(int n, int64_t elements, size_t *size) {

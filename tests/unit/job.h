@@ -3,8 +3,8 @@
  *
  *     step "train"   control | w0 w1 (float32) | d (float64) | h (float16) | c0 c1 | u | presence
  *                    c0, c1 conditional on branch a; u on the uniform branch b, so its bucket can
- * be skipped; n never has a gradient; f is frozen step "other"   control | w0 f (float32, with the
- * error slot at the tail) */
+ *                    be skipped; n never has a gradient; f is frozen
+ *     step "other"   control | w0 f (float32, with the error slot at the tail) */
 #ifndef JOB_H
 #define JOB_H
 

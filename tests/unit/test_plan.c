@@ -169,7 +169,9 @@ Test(plan, semantic_hash_covers_what_ranks_share) {
 
 /* ---- hostile files --------------------------------------------------------------------------- */
 
-/* ---- what readers of a plan take for granted, asked without looking at how the reader checks it  */
+/* ---- what readers of a plan take for granted ------------------------------------------------- */
+
+/* Asked here without looking at how the reader checks it. */
 
 static void use_time(double us) { cr_assert(us >= 0 && us < INFINITY && !signbit(us)); }
 static void use_string(const struct plan *p, uint32_t s) {
