@@ -24,8 +24,7 @@ struct call {
 /* A use of a value whose producing node comes later. */
 struct early_use {
     ir_value value;
-    ir_node
-        user; /* in the value's own graph: the node itself, or the one whose subgraph it is in */
+    ir_node user; /* in the value's own graph: the node itself, or the one whose subgraph has it */
     ir_loc loc;
 };
 
@@ -40,9 +39,8 @@ struct verifier {
     struct ir_module *m;
     struct op_table *ops;
     struct diags *d;
-    bool *defined; /* by value: its definition has been passed */
-    ir_value
-        *by_name; /* by str: the value that has the name in the innermost scope that defines it */
+    bool *defined;        /* by value: its definition has been passed */
+    ir_value *by_name;    /* by str: the value of that name in the innermost scope that has one */
     VEC(ir_value) hidden; /* undo list: what by_name held before the scopes around this place */
     ir_value *later;      /* by undefined value: the one that an outer graph defines later, or 0 */
     VEC(struct open_use) open;
@@ -58,7 +56,9 @@ struct verifier {
 void verify_functions(struct verifier *v); /* before any node: enters their names */
 void verify_node(struct verifier *v, ir_node n);
 void verify_unknown_counts(struct verifier *v); /* after all nodes */
-void verify_recursion(struct verifier *v);      /* after all nodes */
+
+/* verify_recursion.c: functions whose calls go round in a circle. After all nodes. */
+void verify_recursion(struct verifier *v);
 
 /* verify_order.c: tells a use before its definition from a cycle. */
 void verify_order(struct verifier *v);
@@ -66,6 +66,10 @@ void verify_order(struct verifier *v);
 /* A node as messages name it: "'conv1' (Conv)", by its name or its first output. In the arena of
  * the diagnostics. */
 const char *verify_node_name(struct verifier *v, ir_node n);
+const char *verify_function_name(struct verifier *v, ir_function f); /* the same arena */
+
+/* Bytes of a name, and of a node's operator with domain and overload, as they stand in the text. */
 uint32_t verify_name_length(const struct verifier *v, str name);
+uint32_t verify_operator_length(const struct verifier *v, const struct ir_node_info *node);
 
 #endif

@@ -57,15 +57,14 @@ static const char *full_name(struct verifier *v, str domain, str op, str overloa
                         ir_text(m, op), overload ? ":" : "", ir_text(m, overload));
 }
 
-/* Bytes of the node's operator in the text, as it is usually written. */
-static uint32_t operator_length(const struct verifier *v, const struct ir_node_info *node) {
+uint32_t verify_operator_length(const struct verifier *v, const struct ir_node_info *node) {
     uint32_t length = verify_name_length(v, node->op);
     if (node->domain) length += verify_name_length(v, node->domain) + 1;
     if (node->overload) length += verify_name_length(v, node->overload) + 1;
     return length;
 }
 
-static const char *function_name(struct verifier *v, ir_function f) {
+const char *verify_function_name(struct verifier *v, ir_function f) {
     const struct ir_function_info *info = &v->m->function.at[f];
     return full_name(v, info->domain, info->name, info->overload);
 }
@@ -77,7 +76,7 @@ void verify_functions(struct verifier *v) {
         if (r->used) {
             struct diag *e =
                 diag_at(v->d, DIAG_FUNCTION_TWICE, info->loc, verify_name_length(v, info->name),
-                        "function '%s' is defined twice", function_name(v, f));
+                        "function '%s' is defined twice", verify_function_name(v, f));
             diag_add_note(v->d, e, v->m->function.at[r->callee].loc, "first defined here");
             continue;
         }
@@ -163,7 +162,7 @@ static int64_t opset_version(struct verifier *v, const struct ir_node_info *node
     vec_push(&v->missing_domains, domain);
     const char *text = ir_text(m, domain), *op = ir_text(m, node->op);
     int version = domain ? 1 : 17;
-    struct diag *e = diag_at(v->d, DIAG_OPSET_MISSING, node->loc, operator_length(v, node),
+    struct diag *e = diag_at(v->d, DIAG_OPSET_MISSING, node->loc, verify_operator_length(v, node),
                              "'%s' is in domain '%s', which the model does not import", op,
                              domain ? text : "ai.onnx");
     if (v->function)
@@ -296,7 +295,7 @@ static void verify_operator(struct verifier *v, ir_node n, int64_t opset) {
     const struct ir_module *m = v->m;
     const struct ir_node_info *node = &m->node.at[n];
     const struct op_def *op = op_get(v->ops, node->def);
-    uint32_t caret = operator_length(v, node), given = given_inputs(m, n);
+    uint32_t caret = verify_operator_length(v, node), given = given_inputs(m, n);
     uint32_t least = op_min_inputs(v->ops, node->def, opset);
     if (opset == 8 && strcmp(op->name, "Scan") == 0) {
         struct diag *e =
@@ -347,7 +346,7 @@ static void verify_call(struct verifier *v, ir_node n) {
     const struct ir_node_info *node = &m->node.at[n];
     const struct ir_function_info *f = &m->function.at[node->callee];
     const struct ir_graph_info *body = &m->graph.at[f->body];
-    uint32_t caret = operator_length(v, node), given = given_inputs(m, n);
+    uint32_t caret = verify_operator_length(v, node), given = given_inputs(m, n);
     struct diag *e = NULL;
     if (v->function) vec_push(&v->calls, ((struct call){v->function, node->callee, n}));
     if (given > body->n_inputs)
@@ -385,7 +384,7 @@ static void verify_references(struct verifier *v, ir_node n) {
         if (v->function)
             diag_at(v->d, DIAG_ATTRIBUTE_REFERENCE, a->loc, verify_name_length(v, a->name),
                     "'@%s' refers to no attribute of function '%s'", name,
-                    function_name(v, v->function));
+                    verify_function_name(v, v->function));
         else
             diag_at(v->d, DIAG_ATTRIBUTE_REFERENCE, a->loc, verify_name_length(v, a->name),
                     "'@%s' outside a function refers to nothing", name);
@@ -413,70 +412,4 @@ void verify_node(struct verifier *v, ir_node n) {
         verify_operator(v, n, opset);
     else
         unknown_operator(v, n, r);
-}
-
-/* ---- recursion ------------------------------------------------------------------------------- */
-
-enum color { WHITE, GREY, BLACK };
-
-static int by_caller(const void *a, const void *b) {
-    const struct call *x = a, *y = b;
-    if (x->from != y->from) return x->from < y->from ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
-static void report_recursion(struct verifier *v, const ir_function *path, const uint32_t *next,
-                             uint32_t depth, const struct call *back) {
-    uint32_t start = depth - 1;
-    while (path[start] != back->to) start--;
-    const char *text = "";
-    for (uint32_t i = start; i < depth; i++)
-        text = arena_printf(&v->d->arena, "%s'%s' calls ", text, function_name(v, path[i]));
-    struct diag *e = diag_at(v->d, DIAG_FUNCTION_RECURSION, v->m->node.at[back->node].loc,
-                             operator_length(v, &v->m->node.at[back->node]), "%s'%s', without end",
-                             text, function_name(v, back->to));
-    for (uint32_t i = start; i < depth; i++) {
-        const struct call *call = &v->calls.at[next[i] - 1];
-        if (call != back)
-            diag_add_note(v->d, e, v->m->node.at[call->node].loc, "'%s' calls '%s' here",
-                          function_name(v, call->from), function_name(v, call->to));
-    }
-}
-
-/* Depth first over the calls between functions, without recursion of our own; a call of a function
- * that is still on the path closes a circle. */
-void verify_recursion(struct verifier *v) {
-    uint32_t n = v->m->function.n, n_calls = v->calls.n, depth = 0;
-    if (!n_calls) return;
-    qsort(v->calls.at, n_calls, sizeof *v->calls.at, by_caller);
-    struct arena scratch = {0};
-    uint8_t *color = arena_new(&scratch, uint8_t, n);
-    uint32_t *first = arena_new(&scratch, uint32_t, n + 1),
-             *next = arena_new(&scratch, uint32_t, n);
-    ir_function *path = arena_new(&scratch, ir_function, n);
-    for (uint32_t i = 0; i < n_calls; i++) first[v->calls.at[i].from + 1]++;
-    for (uint32_t f = 0; f < n; f++) first[f + 1] += first[f];
-    for (ir_function root = 1; root < n; root++) {
-        if (color[root] != WHITE) continue;
-        color[root] = GREY;
-        next[depth] = first[root];
-        path[depth++] = root;
-        while (depth) {
-            ir_function at = path[depth - 1];
-            if (next[depth - 1] == first[at + 1]) {
-                color[at] = BLACK;
-                depth--;
-                continue;
-            }
-            const struct call *call = &v->calls.at[next[depth - 1]++];
-            if (color[call->to] == GREY) {
-                report_recursion(v, path, next, depth, call);
-            } else if (color[call->to] == WHITE) {
-                color[call->to] = GREY;
-                next[depth] = first[call->to];
-                path[depth++] = call->to;
-            }
-        }
-    }
-    arena_free(&scratch);
 }
