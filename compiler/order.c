@@ -148,6 +148,8 @@ static double trips_of(const struct ir_module *m, ir_node n) {
 
 static double duration_of(struct walk *w, ir_graph g);
 
+#define LONGEST_US 1e15 /* 30 years */
+
 /* The profile's time for a node: by its name, or that of its first output. */
 static bool measured(struct walk *w, ir_node n, double *us) {
     const struct ir_module *m = w->m;
@@ -169,7 +171,8 @@ static double duration_of_node(struct walk *w, ir_node n) {
         double body = duration_of(w, g);
         if (body > us) us = body;
     }
-    if (trips) return trips * us;
+    /* Nested trip counts may be anything; their product stays finite. */
+    if (trips) return trips * us < LONGEST_US ? trips * us : LONGEST_US;
 
     bool known = w->profile && measured(w, n, &us), active = false;
     for (uint32_t i = 0; i < node->n_inputs && !active; i++)

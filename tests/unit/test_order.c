@@ -117,6 +117,27 @@ Test(order, loops) {
            "v@3 w@18 w0@19 |19");
 }
 
+/* However often nested loops run, times are numbers that a plan can hold. */
+Test(order, trips_beyond_all_bounds) {
+    enum { DEPTH = 24 }; /* 4e18 to this power is no double */
+    char text[8192], in[8] = "x", out[8] = "y";
+    int n = sprintf(text, HEAD "g (float[4,8] x) => (float loss) <float[8,8] w> {\n"
+                               "n = Constant <value = int64 {4000000000000000000}> ()\n"
+                               "yes = Constant <value = bool {1}> ()\n");
+    for (int i = 0; i < DEPTH; i++) {
+        n += sprintf(text + n,
+                     "%s = Loop (n, yes, %s) <body = b (int64 i%d, bool c%d, float[4,8] s%d) => "
+                     "(bool d%d, float[4,8] o%d) {\nd%d = Identity (c%d)\n",
+                     out, in, i, i, i, i, i, i, i);
+        sprintf(in, "s%d", i);
+        sprintf(out, "o%d", i);
+    }
+    n += sprintf(text + n, "%s = MatMul (%s, w)\n", out, in);
+    for (int i = 0; i < DEPTH; i++) n += sprintf(text + n, "}>\n");
+    sprintf(text + n, MEAN "}\n");
+    expect(text, "w@1e+15 |1e+15");
+}
+
 Test(order, profile) {
     uint32_t unmatched;
     /* y is a node without a name, known by its output; w1's time is absolute. */
