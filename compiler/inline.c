@@ -18,7 +18,6 @@
  * numbers of nodes and levels are computed first, once per function. The work is linear in the
  * result. */
 #include "program.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum {

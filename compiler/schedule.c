@@ -25,7 +25,6 @@
  * All arithmetic is +, -, *, max and comparisons of doubles: the same bits everywhere. */
 #include "schedule.h"
 #include <math.h>
-#include <string.h>
 
 struct problem {
     uint32_t n;

@@ -15,7 +15,6 @@
 #include "futex.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const float *control_of(const struct step_state *s) {
     return (const float *)(const void *)(s->arena + s->plan_bucket[0].offset);

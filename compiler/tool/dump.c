@@ -1,7 +1,6 @@
 /* `ddpc dump`: a plan in words. The text is meant for people and for `git diff` (as a textconv):
  * one line per fact, in the plan's order, no column whose width depends on another line. */
 #include "plan_tool.h"
-#include <string.h>
 
 static void print_type(const struct plan *p, uint32_t param, FILE *out) {
     const struct plan_param *q = &p->param[param];

@@ -3,7 +3,6 @@
  * backward, offsets from the start of the step's arena. A bucket's `bytes` are its gradients'
  * without padding, so that control and presence buckets have 0. */
 #include "plan_tool.h"
-#include <string.h>
 
 json_t *dump_name(const char *name) {
     json_t *text = json_string(name);

@@ -56,31 +56,10 @@ static const struct comm_ops idle = {"idle",  adds, gather, map,     allreduce, 
                                      missing, hint, post,   collect, closes};
 
 static ddprt_plan *plan_of_buckets(void) {
-    struct plan_builder *b = plan_builder_new();
-    struct plan_piece piece = {10, 0.001};
-    struct plan_step_info info = {.name = "train",
-                                  .topology = "local",
-                                  .worst_regret = -1,
-                                  .ranks = 1,
-                                  .n_pieces = 1,
-                                  .piece = &piece};
-    int64_t elements = 4;
-    for (int i = 0; i < BUCKETS; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "w%d", i);
-        plan_add_param(b, name, PLAN_FLOAT32, 1, &elements, (struct plan_source){1, 1});
-    }
-    plan_add_step(b, &info);
-    for (uint32_t i = 0; i < BUCKETS; i++) plan_set_class(b, i, PLAN_ALWAYS, true, PLAN_NONE);
-    for (uint32_t i = 0; i < BUCKETS; i++) {
-        plan_add_bucket(b, PLAN_NONE, i, i, i + 1);
-        plan_add_segment(b, i, i);
-    }
-    void *bytes;
     size_t size;
+    void *bytes = job_flat_plan(BUCKETS, 4, 1, &size);
     ddprt_plan *plan;
-    if (!plan_build(b, &bytes, &size) || ddprt_plan_from_memory(bytes, size, &plan, NULL)) abort();
-    plan_builder_free(b);
+    if (ddprt_plan_from_memory(bytes, size, &plan, NULL)) abort();
     free(bytes);
     return plan;
 }

@@ -72,6 +72,33 @@ static inline void *job_plan(enum plan_average average, const char *name_of_w0, 
     return bytes;
 }
 
+/* A step of n float32 gradients that always exist, so many in a bucket. */
+static inline void *job_flat_plan(int n, int64_t elements, int per_bucket, size_t *size) {
+    struct plan_builder *b = plan_builder_new();
+    struct plan_piece piece = {10, 0.001};
+    struct plan_step_info info = {.name = "train",
+                                  .topology = "local",
+                                  .worst_regret = -1,
+                                  .ranks = 2,
+                                  .n_pieces = 1,
+                                  .piece = &piece};
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "layer.%d.weight", i);
+        plan_add_param(b, name, PLAN_FLOAT32, 1, &elements, (struct plan_source){1, 1});
+    }
+    plan_add_step(b, &info);
+    for (int i = 0; i < n; i++) plan_set_class(b, (uint32_t)i, PLAN_ALWAYS, true, PLAN_NONE);
+    for (int i = 0; i < n; i++) {
+        if (i % per_bucket == 0) plan_add_bucket(b, PLAN_NONE, i, i, i + 1);
+        plan_add_segment(b, (uint32_t)i, i);
+    }
+    void *bytes;
+    if (!plan_build(b, &bytes, size)) abort();
+    plan_builder_free(b);
+    return bytes;
+}
+
 static inline ddprt_plan *job_open_plan(enum plan_average average) {
     size_t size;
     void *bytes = job_plan(average, "w0", &size);

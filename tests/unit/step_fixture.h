@@ -5,7 +5,6 @@
 
 #include "certificate.h"
 #include "schedule.h"
-#include <stdlib.h>
 #include <string.h>
 
 struct fixture {

@@ -1,6 +1,5 @@
 #include "arena.h"
 #include <criterion/criterion.h>
-#include <stdint.h>
 #include <string.h>
 
 Test(arena, memory_is_aligned_zero_and_apart) {

@@ -2,7 +2,6 @@
  * round; moves, splits, merges and renames are one change each. */
 #include "diff.h"
 #include "plan_sample.h"
-#include <string.h>
 
 struct found {
     uint32_t n, rule[16];

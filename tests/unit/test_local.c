@@ -296,26 +296,13 @@ Test(local, system_errors_are_told) {
 
 /* Opens a plan of one gradient; NULL after an error. */
 static ddprt_runtime *open_one(int rank, int size, int64_t elements) {
-    struct plan_builder *b = plan_builder_new();
-    struct plan_piece piece = {10, 0.001};
-    struct plan_step_info info = {.name = "train",
-                                  .topology = "local",
-                                  .worst_regret = -1,
-                                  .ranks = 2,
-                                  .n_pieces = 1,
-                                  .piece = &piece};
-    plan_add_param(b, "w", PLAN_FLOAT32, 1, &elements, (struct plan_source){1, 1});
-    plan_add_step(b, &info);
-    plan_set_class(b, 0, PLAN_ALWAYS, true, PLAN_NONE);
-    plan_add_bucket(b, PLAN_NONE, 1, 1, 2);
-    plan_add_segment(b, 0, 1);
-    void *bytes;
     size_t n;
+    void *bytes = job_flat_plan(1, elements, 1, &n);
     ddprt_plan *plan;
     ddprt_comm *comm;
     ddprt_runtime *rt = NULL;
     struct result *r = &results[rank];
-    if (!plan_build(b, &bytes, &n) || ddprt_plan_from_memory(bytes, n, &plan, &r->error)) _exit(1);
+    if (ddprt_plan_from_memory(bytes, n, &plan, &r->error)) _exit(1);
     if (ddprt_comm_local(job_name, rank, size, 2000, &comm, &r->error)) _exit(2);
     r->code = ddprt_open(plan, comm, NULL, &rt, &r->error);
     if (r->code) ddprt_comm_close(comm);

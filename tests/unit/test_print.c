@@ -3,7 +3,6 @@
 #include "random.h"
 #include "text_model.h"
 #include <criterion/criterion.h>
-#include <stdarg.h>
 
 static char *read_and_print(const char *text, char **dump) {
     struct text_model t;

@@ -3,8 +3,6 @@
 #define DDPC_TEXT_MODEL_H
 
 #include "ir.h"
-#include <stdlib.h>
-#include <string.h>
 
 struct text_model {
     struct source source;
