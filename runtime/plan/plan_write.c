@@ -19,6 +19,8 @@ struct plan_builder {
     struct array strings; /* struct plan_string, in the order of arrival */
     struct array params, dims, steps, step_params, buckets, segments;
     struct array guards, nodes, branches, certificates, pieces, options, sources;
+    struct array node_uniform; /* by node: char, whether all branches below it are uniform */
+    uint32_t n_uniform;        /* guards of such nodes */
     bool no_memory;
     _Alignas(16) char scratch[256]; /* what grow hands out after memory ran out */
 };
@@ -53,10 +55,10 @@ struct plan_builder *plan_builder_new(void) {
 
 void plan_builder_free(struct plan_builder *b) {
     if (!b) return;
-    struct array *all[] = {&b->text,    &b->strings,  &b->params,     &b->dims,
-                           &b->steps,   &b->buckets,  &b->segments,   &b->guards,
-                           &b->nodes,   &b->branches, &b->pieces,     &b->certificates,
-                           &b->options, &b->sources,  &b->step_params};
+    struct array *all[] = {&b->text,    &b->strings,  &b->params,      &b->dims,
+                           &b->steps,   &b->buckets,  &b->segments,    &b->guards,
+                           &b->nodes,   &b->branches, &b->pieces,      &b->certificates,
+                           &b->options, &b->sources,  &b->step_params, &b->node_uniform};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->at);
     free(b);
 }
@@ -98,39 +100,22 @@ uint32_t plan_add_branch(struct plan_builder *b, const char *name, bool uniform)
     return COUNT(b, branches, plan_branch) - 1;
 }
 
-uint32_t plan_add_guard_node(struct plan_builder *b, uint32_t branch, uint32_t low, uint32_t high) {
-    *PUSH(b, nodes, plan_guard_node) = (struct plan_guard_node){branch, low, high};
-    return COUNT(b, nodes, plan_guard_node) + 1;
+/* Whether a function asks uniform branches alone. Constants ask none and have no such guards. */
+static bool is_uniform(const struct plan_builder *b, uint32_t function) {
+    return !b->no_memory && (function < 2 || b->node_uniform.at[function - 2]);
 }
 
-/* Marks what the root reaches, going down from it: a child's index is always lower. */
-static bool root_is_uniform(struct plan_builder *b, uint32_t root) {
-    if (root < 2 || b->no_memory) return false;
-    bool uniform = true;
-    uint8_t *reached = calloc(root - 1, 1);
-    if (!reached) {
-        b->no_memory = true;
-        return false;
-    }
-    reached[root - 2] = 1;
-    for (uint32_t i = root - 1; i-- > 0 && uniform;) {
-        if (!reached[i]) continue;
-        const struct plan_guard_node *node = AT(b, nodes, plan_guard_node, i);
-        uniform = AT(b, branches, plan_branch, node->branch)->uniform;
-        if (node->low >= 2) reached[node->low - 2] = 1;
-        if (node->high >= 2) reached[node->high - 2] = 1;
-    }
-    free(reached);
-    return uniform;
+uint32_t plan_add_guard_node(struct plan_builder *b, uint32_t branch, uint32_t low, uint32_t high) {
+    bool uniform =
+        is_uniform(b, low) && is_uniform(b, high) && AT(b, branches, plan_branch, branch)->uniform;
+    *PUSH(b, nodes, plan_guard_node) = (struct plan_guard_node){branch, low, high};
+    *(char *)grow(b, &b->node_uniform, 1) = uniform;
+    return COUNT(b, nodes, plan_guard_node) + 1;
 }
 
 uint32_t plan_add_guard(struct plan_builder *b, uint32_t root, const char *text) {
     uint32_t string = add_string(b, text), pair = PLAN_NONE;
-    if (root_is_uniform(b, root)) {
-        pair = PLAN_PAIR_GUARDS;
-        for (uint32_t i = 0; i < COUNT(b, guards, plan_guard); i++)
-            pair += AT(b, guards, plan_guard, i)->control_pair != PLAN_NONE;
-    }
+    if (root >= 2 && is_uniform(b, root)) pair = PLAN_PAIR_GUARDS + b->n_uniform++;
     *PUSH(b, guards, plan_guard) = (struct plan_guard){root, string, pair, 0};
     return COUNT(b, guards, plan_guard) - 1;
 }
@@ -264,7 +249,7 @@ void plan_add_segment(struct plan_builder *b, uint32_t param, double ready_us) {
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-static void lay_out_step(struct plan_builder *b, struct plan_step *step, uint32_t n_uniform) {
+static void lay_out_step(struct plan_builder *b, struct plan_step *step) {
     uint64_t end = 0;
     for (uint32_t i = step->first_bucket; i <= step->error_bucket; i++) {
         struct plan_bucket *bucket = AT(b, buckets, plan_bucket, i);
@@ -275,7 +260,7 @@ static void lay_out_step(struct plan_builder *b, struct plan_step *step, uint32_
             at += plan_segment_bytes(s->bytes);
         }
         if (bucket->kind == PLAN_CONTROL)
-            at += plan_control_bytes(n_uniform);
+            at += plan_control_bytes(b->n_uniform);
         else if (bucket->kind == PLAN_PRESENCE)
             at += plan_presence_bytes(step->n_conditional);
         if (i == step->error_bucket) {
@@ -439,14 +424,12 @@ static void put_hashes(const struct plan_builder *b, uint8_t *bytes, size_t size
 }
 
 bool plan_build(struct plan_builder *b, void **bytes, size_t *size) {
-    uint32_t n_uniform = 0, n_slots;
+    uint32_t n_slots;
     *bytes = NULL;
     end_step(b);
     if (b->no_memory || !settle_strings(b)) return false;
-    for (uint32_t i = 0; i < COUNT(b, guards, plan_guard); i++)
-        n_uniform += AT(b, guards, plan_guard, i)->control_pair != PLAN_NONE;
     for (uint32_t i = 0; i < COUNT(b, steps, plan_step); i++)
-        lay_out_step(b, AT(b, steps, plan_step, i), n_uniform);
+        lay_out_step(b, AT(b, steps, plan_step, i));
     uint32_t *slots = name_table(b, &n_slots);
     if (!slots) return false;
 #define PART(field, record)                                                                        \
