@@ -4,8 +4,8 @@
  * Numbers are parsed here and not by strtod, which obeys the locale: the same file must give the
  * same plan everywhere. A mantissa of up to 2^53 and a power of ten of up to 22 are both exact as
  * doubles, so that one multiplication or division rounds correctly. Digits beyond that, as programs
- * print them, are cut off, which changes less than one part in 10^15. Source: W. D. Clinger, "How to
- * read floating point numbers accurately", PLDI 1990 (the fast path). */
+ * print them, are cut off, which changes less than one part in 10^15. Source: W. D. Clinger, "How
+ * to read floating point numbers accurately", PLDI 1990 (the fast path). */
 #include "keyfile.h"
 #include <string.h>
 

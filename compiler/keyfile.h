@@ -9,9 +9,9 @@ bool keyfile_pair(struct line *line, struct word *key, struct word *value);
 
 enum { KEYFILE_NAME = 64 };
 
-/* A thing that a flag names: one of a few presets, or a file of pairs that describes another one. It
- * is a struct of `size` bytes that begins with `char name[KEYFILE_NAME]`, for which a file may have
- * the line `name = TEXT`. */
+/* A thing that a flag names: one of a few presets, or a file of pairs that describes another one.
+ * It is a struct of `size` bytes that begins with `char name[KEYFILE_NAME]`, for which a file may
+ * have the line `name = TEXT`. */
 struct keyfile {
     const char *flag; /* with its dashes */
     const void *presets;

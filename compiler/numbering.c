@@ -3,11 +3,11 @@
  * Two `Greater(x, half)` are one branch, not two: a layer that is used when the one holds and
  * another that is used when it does not are never both absent. So values are numbered by what
  * computes them - operator, attributes, numbers of the inputs - and equal ones share a variable:
- * exporters write the same arithmetic, and the same constant, again at each use. Only what stands at
- * most NEAR steps before a condition is numbered: further back copies are rare, and models are
- * large. Random operators
- * are never numbered: two executions of one node give two values. Of integers `a > b` and `a <= b`
- * are opposites; of floats they are not, because of NaN, and stay two branches.
+ * exporters write the same arithmetic, and the same constant, again at each use. Only what stands
+ * at most NEAR steps before a condition is numbered: further back copies are rare, and models are
+ * large. Random operators are never numbered: two executions of one node give two values. Of
+ * integers `a > b` and `a <= b` are opposites; of floats they are not, because of NaN, and stay two
+ * branches.
  *
  * A boolean inside a loop's body may have another value in each trip. A value's level is the depth
  * of the innermost loop on whose carried values, trip number, scan slices or random operators it

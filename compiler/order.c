@@ -238,7 +238,7 @@ static int compare_rank(const void *a, const void *b) {
     return x->param > y->param ? -1 : x->param < y->param;
 }
 
-/* Absolute times from the profile, then the order: by time, of equals the later one declared first. */
+/* Absolute times from the profile, then the order: by time, of equals the last declared first. */
 static void finish_order(struct walk *w) {
     const struct program *p = w->p;
     struct rank *rank = malloc((p->params.n + 1u) * sizeof *rank);

@@ -15,12 +15,13 @@
  * The rule is the fewest buckets, then the lexicographically earliest boundaries. `fewest` finds
  * them by going backwards in layers. State (i, w) of layer m says: with m buckets after the first i
  * gradients the rest needs w µs of channel, so the prefix must be done by T - w. A state is kept
- * only if F[i] <= T - w, and only if no smaller i of the layer dominates it: each further byte costs
- * at least the least slope b, so i < i' dominates when w + b P_i <= w' + b P_i' - any continuation
- * of i' works from i, with a later deadline. For one piece w + b P_i is the same for all states of a
- * layer, so one state survives and the whole walk is a greedy O(n); in practice few survive for
- * several pieces. Dominated states cannot lie on the lexicographically earliest of the shortest
- * plans, so a walk forwards through the layers that takes the first state in time finds it.
+ * only if F[i] <= T - w, and only if no smaller i of the layer dominates it: each further byte
+ * costs at least the least slope b, so i < i' dominates when w + b P_i <= w' + b P_i' - any
+ * continuation of i' works from i, with a later deadline. For one piece w + b P_i is the same for
+ * all states of a layer, so one state survives and the whole walk is a greedy O(n); in practice few
+ * survive for several pieces. Dominated states cannot lie on the lexicographically earliest of the
+ * shortest plans, so a walk forwards through the layers that takes the first state in time finds
+ * it.
  *
  * All arithmetic is +, -, *, max and comparisons of doubles: the same bits everywhere. */
 #include "schedule.h"

@@ -1,7 +1,8 @@
 /* Shapes behind a window that slides over the spatial dimensions: convolutions and pools.
  *
- * An input is [batch, channels, spatial...]. Kernel, strides, dilations and padding are numbers from
- * somebody's file: what is too large to make sense gives '?', so that nothing here can overflow. */
+ * An input is [batch, channels, spatial...]. Kernel, strides, dilations and padding are numbers
+ * from somebody's file: what is too large to make sense gives '?', so that nothing here can
+ * overflow. */
 #include "shape_rules.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Arenas and growing arrays: the two ways the compiler takes memory.
  *
- * An arena hands out memory that lives as long as the arena; nothing is freed one by one. A VEC is a
- * typed array that grows by doubling; whoever declares it calls vec_free.
+ * An arena hands out memory that lives as long as the arena; nothing is freed one by one. A VEC is
+ * a typed array that grows by doubling; whoever declares it calls vec_free.
  *
  * Neither ever returns NULL. When memory runs out they call `arena_out_of_memory`, which must not
  * return; the default aborts, the tool installs one that says so and exits. */

@@ -1,8 +1,9 @@
 /* Diagnostics: what the compiler tells its user.
  *
- * A pass reports with diag_at (a place in the model) or diag_plain (a flag, a file); both return the
- * new diagnostic, to which notes (further places) and one help (the way out) are added. Nothing is
- * printed here before diag_print: it sorts by place, shows at most 20, and draws the line with a caret:
+ * A pass reports with diag_at (a place in the model) or diag_plain (a flag, a file); both return
+ * the new diagnostic, to which notes (further places) and one help (the way out) are added. Nothing
+ * is printed here before diag_print: it sorts by place, shows at most 20, and draws the line with a
+ * caret:
  *
  *     m.ir:4:12: error[DDP0203]: value 'h1' is not defined
  *        4 |     h2 = Relu (h1)
@@ -66,8 +67,8 @@ void diag_set_help(struct diags *d, struct diag *to, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 enum { DIAG_MAX_SHOWN = 20 };
-/* Sorts; then prints the first DIAG_MAX_SHOWN and says how many are left. `short_form` is one line a
- * diagnostic; `color` uses terminal escapes. */
+/* Sorts; then prints the first DIAG_MAX_SHOWN and says how many are left. `short_form` is one line
+ * a diagnostic; `color` uses terminal escapes. */
 void diags_sort(struct diags *d);
 void diags_print(struct diags *d, FILE *out, bool short_form, bool color);
 
@@ -75,7 +76,7 @@ const char *diag_title(enum diag_code code);
 const char *diag_essay(enum diag_code code); /* NULL for a number that is no code */
 enum diag_severity diag_severity_of(enum diag_code code);
 
-/* The name nearest to `name` by edit distance among n candidates, or NULL if none is near enough. */
+/* The nearest to `name` by edit distance among n candidates, or NULL if none is near enough. */
 const char *diag_nearest(const char *name, const char *const *candidates, size_t n);
 
 #endif

@@ -1,18 +1,18 @@
 /* The module: a model's text as data, in ONNX's words.
  *
  * Everything lives in arrays of the module and is known by a 32-bit handle (its index); handle 0 is
- * "none" in each array, so that a zeroed field means absent. Lists (a node's inputs, a graph's nodes)
- * are ranges in pools: a first index and a count.
+ * "none" in each array, so that a zeroed field means absent. Lists (a node's inputs, a graph's
+ * nodes) are ranges in pools: a first index and a count.
  *
- *     graph  --decls-->  inputs, outputs, items (initializers and value_info, as the text mixes them)
+ *     graph  --decls-->  inputs, outputs, items (initializers, value_info, as the text has them)
  *            --nodes-->  node_list[]  -> node
- *     node   --refs--->  outputs, then inputs: ref_value[], ref_loc[] (value 0: an omitted optional)
+ *     node   --refs--->  outputs, then inputs: ref_value[], ref_loc[] (0: an omitted optional)
  *            --attrs-->  attr: number, string, tensor, type, or a graph that sees the node's scope
  *
- * Names are resolved while reading: a use inside a subgraph of a name from outside refers to the outer
- * value itself (a capture). A use that no definition precedes gets a value whose `def` is
- * IR_DEF_UNDEFINED or whose definition comes later; the verifier reports both. So the module can hold
- * any text that has the right syntax, and `print` writes it again.
+ * Names are resolved while reading: a use inside a subgraph of a name from outside refers to the
+ * outer value itself (a capture). A use that no definition precedes gets a value whose `def` is
+ * IR_DEF_UNDEFINED or whose definition comes later; the verifier reports both. So the module can
+ * hold any text that has the right syntax, and `print` writes it again.
  *
  * Payloads (the numbers of weights) stay in the source as a span. Integers and booleans of up to
  * IR_MAX_INTS elements are also kept as numbers, for trip counts, conditions and shapes. */
@@ -62,8 +62,8 @@ struct ir_type_info {
     str opaque_domain, opaque_name;
 };
 
-/* One dimension: a size (symbol 0, size >= 0), a name (symbol), or '?' (symbol 0, size -1). The empty
- * name "" of a quoted symbol is '?' too. */
+/* One dimension: a size (symbol 0, size >= 0), a name (symbol), or '?' (symbol 0, size -1). The
+ * empty name "" of a quoted symbol is '?' too. */
 struct ir_dim {
     int64_t size;
     str symbol;
@@ -95,7 +95,7 @@ enum ir_def {
     IR_DEF_UNDEFINED,   /* used, never defined */
     IR_DEF_INPUT,       /* a graph or function input */
     IR_DEF_INITIALIZER, /* an initializer; `also_input` if it is listed as an input too */
-    IR_DEF_DECLARED, /* listed between < > with a type, no data, no producer: a declared parameter */
+    IR_DEF_DECLARED, /* listed between < > with a type, no data, no producer: a parameter */
     IR_DEF_NODE,     /* an output of a node */
 };
 
@@ -287,8 +287,8 @@ ir_type ir_type_tensor(struct ir_module *m, enum ir_dtype dtype, int32_t rank,
                        const struct ir_dim *dims);
 ir_type ir_type_add(struct ir_module *m, const struct ir_type_info *info,
                     const struct ir_dim *dims); /* each type is kept once */
-/* `domain.Op`, of which either may hold dots: the length of the domain, given the imports (a range of
- * m->opset). It ends at the last dot behind which an imported domain ends, else at the last dot. */
+/* `domain.Op`, of which either may hold dots: the length of the domain, given the imports (a range
+ * of m->opset). It ends at the last dot behind which an imported domain ends, else at the last. */
 size_t ir_domain_length(const struct ir_module *m, uint32_t opsets, uint32_t n_opsets,
                         const char *text, size_t len);
 /* "ai.onnx" is the empty domain. */
@@ -297,8 +297,8 @@ ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph g
 
 /* ---- the passes of ir/ ----------------------------------------------------------------------- */
 
-/* parse.c: text to module. Reports what is wrong and returns false if there was an error; the module
- * then holds what could be read. */
+/* parse.c: text to module. Reports what is wrong and returns false if there was an error; the
+ * module then holds what could be read. */
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d);
 /* print.c: the module as canonical text. */
 void ir_print(const struct ir_module *m, FILE *out);

@@ -1,7 +1,7 @@
 /* The operator registry: what each operator does to gradients and types.
  *
- * The table is ops.def: for every operator its inputs, each with a rule that says whether a gradient
- * at the operator's output reaches that input. Rules are structural, as in autograd. */
+ * The table is ops.def: for every operator its inputs, each with a rule that says whether a
+ * gradient at the operator's output reaches that input. Rules are structural, as in autograd. */
 #ifndef DDPC_OPS_H
 #define DDPC_OPS_H
 
@@ -87,8 +87,8 @@ void op_table_free(struct op_table *t);
 void op_table_assume(struct op_table *t, const char *glob);
 /* Whether the pattern has matched an operator that was looked up and is not in the table. */
 bool op_table_assumed(const struct op_table *t, const char *glob);
-/* --ops FILE: lines `domain.Op input=RULE ... -> output=RULE ...`; see docs/ops-file.md. False after
- * reporting. */
+/* --ops FILE: lines `domain.Op input=RULE ... -> output=RULE ...`; see docs/ops-file.md. False
+ * after reporting. */
 bool op_table_read(struct op_table *t, const char *path, struct diags *d);
 
 /* 0 if there is no such operator. The domain "" and "ai.onnx" are the same. */

@@ -1,5 +1,5 @@
-/* Interned strings: every name is stored once and known by a 32-bit handle, so that names compare as
- * integers. Handle 0 is the empty string. A string may hold any bytes, NUL included. */
+/* Interned strings: every name is stored once and known by a 32-bit handle, so that names compare
+ * as integers. Handle 0 is the empty string. A string may hold any bytes, NUL included. */
 #ifndef DDPC_STRTAB_H
 #define DDPC_STRTAB_H
 
@@ -26,9 +26,9 @@ str strtab_add(struct strtab *t, const char *s, size_t len);
 str strtab_addz(struct strtab *t, const char *s);
 str strtab_printf(struct strtab *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Interning in two steps, for who knows a string some time before its handle is needed. The table is
- * larger than the caches, and a new string's slot has to come from memory: `strtab_prefetch` sends for
- * it, `strtab_add_hashed` uses it. */
+/* Interning in two steps, for who knows a string some time before its handle is needed. The table
+ * is larger than the caches, and a new string's slot has to come from memory: `strtab_prefetch`
+ * sends for it, `strtab_add_hashed` uses it. */
 uint32_t strtab_hash(const char *s, size_t len);
 void strtab_prefetch(const struct strtab *t, uint32_t hash);
 str strtab_add_hashed(struct strtab *t, const char *s, size_t len, uint32_t hash);

@@ -1,6 +1,6 @@
 /* `ddpc explain MODEL PARAMETER`: the way from a parameter to the loss, or every place where such a
- * way is cut, for each step. The parameter is named as `check` names it, or by any of its aliases; a
- * pattern stands for all whose name it matches. */
+ * way is cut, for each step. The parameter is named as `check` names it, or by any of its aliases;
+ * a pattern stands for all whose name it matches. */
 #include "glob.h"
 #include "tool.h"
 

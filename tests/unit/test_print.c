@@ -297,8 +297,8 @@ static void node(struct writer *w) {
     }
     put(w, "=");
     put(w, ops[pick(w, sizeof ops / sizeof *ops)]);
-    /* Graphs stand behind the inputs: a name that nothing defines belongs to the graph that reads it
-     * first, and the printer puts them there. */
+    /* Graphs stand behind the inputs: a name that nothing defines belongs to the graph that reads
+     * it first, and the printer puts them there. */
     uint32_t where = pick(w, 3);
     bool graphs = w->graphs;
     w->graphs = false;
