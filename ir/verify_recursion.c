@@ -6,6 +6,7 @@
 #include "verify.h"
 #include <stdlib.h>
 
+enum { SHOWN_CALLS = 8 }; /* of a circle */
 enum color { WHITE, GREY, BLACK };
 
 static int by_caller(const void *a, const void *b) {
@@ -18,13 +19,16 @@ static void report_recursion(struct verifier *v, const ir_function *path, const 
                              uint32_t depth, const struct call *back) {
     uint32_t start = depth - 1;
     while (path[start] != back->to) start--;
+    uint32_t shown = depth - start > SHOWN_CALLS ? start + SHOWN_CALLS : depth;
     const char *text = "";
-    for (uint32_t i = start; i < depth; i++)
+    for (uint32_t i = start; i < shown; i++)
         text = arena_printf(&v->d->arena, "%s'%s' calls ", text, verify_function_name(v, path[i]));
+    if (shown < depth)
+        text = arena_printf(&v->d->arena, "%s%u more functions and at last ", text, depth - shown);
     struct diag *e = diag_at(v->d, DIAG_FUNCTION_RECURSION, v->m->node.at[back->node].loc,
                              verify_operator_length(v, &v->m->node.at[back->node]),
                              "%s'%s', without end", text, verify_function_name(v, back->to));
-    for (uint32_t i = start; i < depth; i++) {
+    for (uint32_t i = start; i < shown; i++) {
         const struct call *call = &v->calls.at[next[i] - 1];
         if (call != back)
             diag_add_note(v->d, e, v->m->node.at[call->node].loc, "'%s' calls '%s' here",

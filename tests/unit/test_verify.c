@@ -294,6 +294,19 @@ Test(verify, recursion) {
               "<domain: \"local\", opset_import: [\"\" : 17]> h (a) => (c) { c = Abs (a) }");
 }
 
+/* A circle of any length is told in a few words. */
+Test(verify, long_recursion) {
+    char text[4096];
+    enum { N = 12 };
+    int n = sprintf(text, HEAD "g (x) => (y) { y = local.f0 (x) }");
+    for (int i = 0; i < N; i++)
+        n += sprintf(text + n,
+                     "<domain: \"local\", opset_import: [\"\" : 17]> f%d (a) => (c) "
+                     "{ c = local.f%d (a) }",
+                     i, (i + 1) % N);
+    says(text, "'local.f7' calls 4 more functions and at last 'local.f0', without end");
+}
+
 /* Verifies n lines, each made of the numbers of this value and the one before. */
 static void verify_lines(int n, const char *line, uint32_t errors) {
     char *text = malloc((size_t)n * 64 + 512);
