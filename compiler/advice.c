@@ -6,7 +6,7 @@
  *
  *   - every parameter always or frozen: no flag;
  *   - some never: freeze them, then no flag (the ignore list does it too, but ignored tensors are
- * not broadcast, and DDP compares names in two spellings);
+ *     not broadcast, and DDP compares names in two spellings);
  *   - some conditional: the flag, or a plan, which knows the conditions;
  *   - static_graph only if the used set never changes and no parameter without a gradient feeds a
  *     returned output: DDP takes a path from an output for use and would wait for it. Not on the
@@ -78,7 +78,7 @@ static void finish(const struct program *p, const enum grad_class *class, const 
         if (p->params.at[i].kind == PARAM_PARAMETER && class[i] == GRAD_NEVER && returned[i])
             vec_push(&out->returned, i);
     out->static_graph =
-        out->verdict == VERDICT_NOT_NEEDED && !out->returned.n && p->evidence != EVIDENCE_OBSERVED;
+        out->verdict == VERDICT_NOT_NEEDED && !out->returned.n && p->evidence == EVIDENCE_PROVED;
 }
 
 /* What a parameter counts as that is `a` in some steps and `b` in another. */

@@ -71,6 +71,16 @@ static struct diag *add(struct diags *d, enum diag_code code, const char *text) 
     return new;
 }
 
+/* The bytes of a quoted name that begins at `loc`, quotes and escapes included; `length` for others. */
+static uint32_t quoted_length(const struct source *s, ir_loc loc, uint32_t length) {
+    if (!s || loc >= s->size || s->bytes[loc] != '"') return length;
+    for (size_t i = loc + 1; i < s->size && s->bytes[i] != '\n'; i++) {
+        if (s->bytes[i] == '"') return (uint32_t)(i + 1 - loc);
+        if (s->bytes[i] == '\\') i++;
+    }
+    return length;
+}
+
 struct diag *diag_at(struct diags *d, enum diag_code code, ir_loc loc, uint32_t length,
                      const char *format, ...) {
     va_list args;
@@ -78,7 +88,7 @@ struct diag *diag_at(struct diags *d, enum diag_code code, ir_loc loc, uint32_t 
     struct diag *new = add(d, code, arena_vprintf(&d->arena, format, args));
     va_end(args);
     new->loc = loc;
-    new->length = length ? length : 1;
+    new->length = quoted_length(d->source, loc, length ? length : 1);
     return new;
 }
 
