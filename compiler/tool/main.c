@@ -15,7 +15,7 @@ static void out_of_memory(size_t bytes) {
 
 int main(int argc, char **argv) {
     arena_out_of_memory = out_of_memory;
-    signal(SIGXFSZ, SIG_IGN); /* a file over the limit of sizes is an error of write, as a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* writing then fails, as on a full disk */
     struct tool t = {0};
     int exit_code;
     if (args_read(&t, argc, argv, &exit_code)) exit_code = t.command->run(&t);
