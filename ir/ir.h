@@ -95,8 +95,8 @@ enum ir_def {
     IR_DEF_UNDEFINED,   /* used, never defined */
     IR_DEF_INPUT,       /* a graph or function input */
     IR_DEF_INITIALIZER, /* an initializer; `also_input` if it is listed as an input too */
-    IR_DEF_DECLARED, /* listed between < > with a type, no data, no producer: a parameter */
-    IR_DEF_NODE,     /* an output of a node */
+    IR_DEF_DECLARED,    /* listed between < > with a type, no data, no producer: a parameter */
+    IR_DEF_NODE,        /* an output of a node */
 };
 
 struct ir_value_info {

@@ -33,7 +33,7 @@ struct op_input {
 };
 
 enum { OP_NEWEST_OPSET = 28 }; /* of ONNX's own domain, up to which ops.def goes */
-enum { OP_ANY = 255 }; /* op_def.max_outputs: no limit */
+enum { OP_ANY = 255 };         /* op_def.max_outputs: no limit */
 
 struct op_def {
     const char *domain, *name;

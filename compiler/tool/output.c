@@ -1,7 +1,8 @@
 /* Output files appear whole or not at all: what is written goes to a temporary file beside the
  * target, which a rename replaces once every byte is out. A target that is no regular file
- * (/dev/stdout, a pipe) is written in place, since a rename would replace the device. */
-#define _POSIX_C_SOURCE 200809L
+ * (/dev/stdout, a pipe) is written in place, since a rename would replace the device; behind a
+ * symbolic link the file is replaced and the link stays. */
+#define _XOPEN_SOURCE 700
 #include "tool.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ FILE *tool_output_open(const struct tool *t, struct tool_output *o, const char *
         if (!o->file) complain(o, "cannot write");
         return o->file;
     }
+    if (exists && (o->target = realpath(path, NULL))) path = o->target;
     size_t size = strlen(path) + sizeof ".XXXXXX";
     o->temporary = malloc(size);
     if (!o->temporary) arena_out_of_memory(size);
@@ -52,7 +54,8 @@ FILE *tool_output_open(const struct tool *t, struct tool_output *o, const char *
             unlink(o->temporary);
         }
         free(o->temporary);
-        o->temporary = NULL;
+        free(o->target);
+        o->temporary = o->target = NULL;
     }
     return o->file;
 }
@@ -70,12 +73,13 @@ bool tool_output_close(struct tool_output *o, bool keep) {
         if (!o->path) clearerr(stdout); /* said once is enough */
     }
     if (o->temporary) {
-        if (ok && keep && rename(o->temporary, o->path) != 0) {
+        if (ok && keep && rename(o->temporary, o->target ? o->target : o->path) != 0) {
             complain(o, "cannot rename the finished file to");
             ok = false;
         }
         if (!ok || !keep) unlink(o->temporary);
         free(o->temporary);
+        free(o->target);
     }
     memset(o, 0, sizeof *o);
     return ok;

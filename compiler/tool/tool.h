@@ -71,6 +71,7 @@ struct tool_output {
     FILE *file;
     const char *path;
     char *temporary;
+    char *target; /* what the path's links lead to; NULL: nothing is there yet */
 };
 FILE *tool_output_open(const struct tool *t, struct tool_output *o, const char *path);
 /* keep false: throw away what was written. */

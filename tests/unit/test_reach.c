@@ -3,7 +3,6 @@
  * is expected was measured on unrolled autograd graphs. */
 #include "reach_model.h"
 
-
 #define HEAD "<ir_version: 8, opset_import: [\"\" : 17, \"ddpc\" : 1]>\n"
 
 /* `expected`: "w always; v never; u conditional keep; s sometimes keep", a guard behind the class;

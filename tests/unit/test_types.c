@@ -59,7 +59,8 @@ Test(types, element_types) {
           "float[2,2]");
     gives("double[1,2,8] x", "z, y = MaxPool <kernel_shape = [2], strides = [2]> (x)",
           "int64[1,2,4]");
-    gives("float[2] x", "z, y = Dropout (x)", "undefined[2]"); /* bool from opset 10, before like x */
+    gives("float[2] x", "z, y = Dropout (x)",
+          "undefined[2]"); /* bool from opset 10, before like x */
     gives("float[2] x", "y = RandomNormalLike (x)", "float[2]");
     gives("float[2] x", "y = RandomNormalLike <dtype = 11> (x)", "double[2]");
     gives("float[2] x", "y = RandomNormal <shape = [3, 4]> ()", "float[3,4]");
