@@ -210,8 +210,9 @@ static bool run_pass(struct compilation *c, enum pipeline_pass p,
     return ok;
 }
 
-static bool run_passes(struct compilation *c, enum pipeline_pass last) {
+bool pipeline_run(struct compilation *c, const char *path, enum pipeline_pass last) {
     enum pipeline_pass p = 0;
+    c->path = path;
     if (c->options->from_list) {
         if (!run_pass(c, PIPELINE_order, run_list)) return false;
         p = PIPELINE_schedule;
@@ -219,18 +220,6 @@ static bool run_passes(struct compilation *c, enum pipeline_pass last) {
     for (; p <= last; p++)
         if (!run_pass(c, p, passes[p].run)) return false;
     return true;
-}
-
-bool pipeline_run(struct compilation *c, const char *path, enum pipeline_pass last) {
-    c->path = path;
-    if (run_passes(c, last)) return true;
-    for (uint32_t i = 0; i < c->diags.all.n; i++) switch (c->diags.all.at[i]->code) {
-        case DIAG_CANNOT_READ:
-        case DIAG_UNKNOWN_TOPOLOGY:
-        case DIAG_UNKNOWN_DEVICE: c->source_unreadable = true; break;
-        default: break;
-        }
-    return false;
 }
 
 void pipeline_init(struct compilation *c, const struct options *options) {

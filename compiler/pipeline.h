@@ -46,7 +46,6 @@ struct compilation {
     struct plan *plan; /* the finished one: its bytes and size are the file */
 
     double pass_ms[PIPELINE_N_PASSES];
-    bool source_unreadable; /* a file could not be read: usage or I/O, not a rejected model */
 
     /* Called after each pass, for --print-after; may be NULL. */
     void (*after)(struct compilation *c, enum pipeline_pass pass, void *context);

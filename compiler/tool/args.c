@@ -1,3 +1,9 @@
+/* The command line, read by its two tables.
+ *
+ * A flag is a record of flags.def: which commands take it, how its value is read, and where in struct
+ * tool it goes. So a new flag is a line there, and its parsing, its near names and its help come from
+ * here. What a flag's value means for a model is checked later, by the pass that uses it; here only
+ * numbers and choices are. */
 #define _POSIX_C_SOURCE 200809L
 #include "args.h"
 #include "keyfile.h"

@@ -165,10 +165,12 @@ static void print_stats(const struct compilation *c, enum pipeline_pass last) {
     json_decref(root);
 }
 
-/* An error in what a flag says, so that a gate can tell a misspelt flag from a model that is wrong. */
-static bool wrong_flag(const struct diags *d) {
+/* A file that cannot be read, or an error in what a flag says: not the model is wrong, and a gate must
+ * be able to tell. */
+static bool is_usage(const struct diags *d) {
     for (uint32_t i = 0; i < d->all.n; i++) {
         const struct diag *g = d->all.at[i];
+        if (g->code == DIAG_CANNOT_READ) return true;
         if (g->severity == DIAG_ERROR && g->file && !strncmp(g->file, "--", 2)) return true;
     }
     return false;
@@ -195,5 +197,5 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
     tool_print_diags(t, &c->diags);
     if (t->stats) print_stats(c, last);
     if (ok) return TOOL_OK;
-    return c->source_unreadable || wrong_flag(&c->diags) ? TOOL_USAGE : TOOL_REJECTED;
+    return is_usage(&c->diags) ? TOOL_USAGE : TOOL_REJECTED;
 }
