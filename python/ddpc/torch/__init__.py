@@ -1,0 +1,1 @@
+"""What ddpc knows about a PyTorch module."""
