@@ -61,13 +61,14 @@ def is_text(model: Model) -> bool:
 def check(model: Model, *flags: str) -> Dict[str, Any]:
     """The dict of `ddpc check --format=json` (docs/json.md lists its keys) of a model's text, or of the file at a path.
 
-    `flags` are those of the command: `check(text, "--loss", "loss")`, `check(lines, "--from-list")`. What `--deny` finds
-    is no error here; it is in the dict, under "denied".
+    `flags` are those of the command, and the model comes after them: `check(text, "--loss", "loss")`,
+    `check(lines, "--from-list")`. What `--deny` finds is no error here; it is in the dict, under "denied".
     """
     text = model if is_text(model) else None
-    done = run(["check", *flags, "-" if text else model, "--format=json"], text)
+    done = run(["check", "--format=json", *flags, "-" if text else model], text)
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        raise Error(done.stderr.strip() or f"`ddpc check` ended with status {done.returncode}", done.returncode)
+        said = done.stderr.strip() or f"`ddpc check` ended with status {done.returncode}"
+        raise Error(said, done.returncode) from None
     return answer

@@ -23,7 +23,7 @@ def test_check_of_a_file(tmp_path):
 
 
 def test_what_is_denied_is_in_the_answer():
-    assert len(command.check(LIST, "--from-list", "--deny=conditional")["denied"]) == 1
+    assert len(command.check(LIST, "--deny=conditional", "--from-list")["denied"]) == 1
 
 
 def test_a_failure_has_the_words_of_the_tool():
