@@ -1,0 +1,97 @@
+"""Where in the user's code something happens, as "FILE:LINE".
+
+The user's code is everything but torch, this package, the standard library and generated code: a model's own file,
+and the library that it comes from. Files are named so that the same code has the same name on every machine:
+below the current folder as seen from there, installed packages from their top folder
+(transformers/models/bert/modeling_bert.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from types import FrameType
+from typing import Optional, Union
+
+import torch
+
+PACKAGES = ("site-packages", "dist-packages")
+
+
+def folder_of(file: str) -> str:
+    return os.path.dirname(os.path.realpath(file)) + os.sep
+
+
+TORCH = folder_of(torch.__file__)
+DDPC = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+STANDARD = tuple({os.path.realpath(sysconfig.get_path(key)) + os.sep for key in ("stdlib", "platstdlib")})
+LAYERS = os.path.join(TORCH, "nn", "modules") + os.sep
+PLUMBING = ("module.py", "container.py")
+
+
+def installed(file: str) -> Optional[str]:
+    """The part of a path below site-packages, or None."""
+    parts = file.split(os.sep)
+    last = max((i for i, part in enumerate(parts) if part in PACKAGES), default=None)
+    return None if last is None else os.sep.join(parts[last + 1:])
+
+
+@functools.lru_cache(maxsize=None)
+def is_user(file: str) -> bool:
+    """Whether the code of a file (`co_filename`) is the user's."""
+    if file.startswith("<"):
+        return False
+    file = os.path.realpath(file)
+    if file.startswith((TORCH, DDPC)):
+        return False
+    return installed(file) is not None or not file.startswith(STANDARD)
+
+
+@functools.lru_cache(maxsize=None)
+def is_layer(file: str) -> bool:
+    """Whether a file holds layers of torch."""
+    file = os.path.realpath(file)
+    return file.startswith(LAYERS) and file[len(LAYERS):] not in PLUMBING
+
+
+@functools.lru_cache(maxsize=None)
+def short(file: str, folder: str) -> str:
+    """The name of a file as seen from a folder."""
+    if file.startswith("<"):
+        return file
+    full = os.path.abspath(file)
+    below = installed(full)
+    if below is not None:
+        return below
+    for path in (full, os.path.realpath(full)):
+        if path.startswith(folder.rstrip(os.sep) + os.sep):
+            return os.path.relpath(path, folder)
+    top = os.path.dirname(full)
+    while os.path.exists(os.path.join(top, "__init__.py")):
+        top = os.path.dirname(top)
+    return os.path.relpath(full, top)
+
+
+def place(where: Union[FrameType, str], line: Optional[int] = None) -> str:
+    """"FILE:LINE" of a frame, or of a line of a file."""
+    if not isinstance(where, str):
+        where, line = where.f_code.co_filename, where.f_lineno if line is None else line
+    return f"{short(where, os.getcwd())}:{line}"
+
+
+def user_frame(frame: Optional[FrameType] = None) -> Optional[FrameType]:
+    """The innermost frame of the user's code, from `frame` (the caller's) outwards.
+
+    Where only torch runs (an nn.Sequential) it is that of the innermost layer, else None.
+    """
+    frame, layer = frame or sys._getframe(1), None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_user(file):
+            return frame
+        if layer is None and is_layer(file):
+            layer = frame
+        frame = frame.f_back
+    return layer
