@@ -8,7 +8,8 @@
  *
  * A declaration in an --ops file takes precedence over the built-in operator of the same name:
  * whoever trains quantization scales says so there. Index 0 is the unknown operator: no inputs,
- * nothing carries a gradient. */
+ * nothing carries a gradient. The record "*" of a domain is copied for each further name that is
+ * looked up in it. */
 #include "ops.h"
 #include "glob.h"
 #include <stdlib.h>
@@ -217,7 +218,12 @@ static bool is_assumed(struct op_extra *x, const char *domain, const char *name)
 uint32_t op_resolve(struct op_table *t, const char *domain, const char *name) {
     struct op_extra *x = t->extra;
     domain = normal_domain(domain);
-    uint32_t known = op_find(t, domain, name);
+    uint32_t known = op_find(t, domain, name), any = known ? 0 : op_find(t, domain, "*");
+    if (any) {
+        struct op_def same = *op_get(t, any);
+        same.name = arena_strndup(&x->arena, name, strlen(name));
+        return add_def(t, same);
+    }
     if (known || !is_assumed(x, domain, name)) return known;
     struct op_def def = {.domain = arena_strndup(&x->arena, domain, strlen(domain)),
                          .name = arena_strndup(&x->arena, name, strlen(name)),

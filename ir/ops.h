@@ -93,8 +93,9 @@ bool op_table_read(struct op_table *t, const char *path, struct diags *d);
 
 /* 0 if there is no such operator. The domain "" and "ai.onnx" are the same. */
 uint32_t op_find(const struct op_table *t, const char *domain, const char *name);
-/* As op_find, but an operator matched by --assume-differentiable gets a definition: every input
- * FLOW_IF_FLOAT, every output carries gradients. */
+/* As op_find, but an operator of a domain with a record "*" gets that, and one matched by
+ * --assume-differentiable a definition: every input FLOW_IF_FLOAT, every output carries gradients.
+ */
 uint32_t op_resolve(struct op_table *t, const char *domain, const char *name);
 /* Valid until the next op_resolve or op_table_read. */
 const struct op_def *op_get(const struct op_table *t, uint32_t def);

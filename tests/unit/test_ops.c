@@ -50,7 +50,7 @@ Test(ops, equals_the_list_of_rules) {
         if (!in->variadic) cr_assert_eq(in->optional, strcmp(option, "Optional") == 0, "%s", text);
     }
     fclose(f);
-    cr_assert_eq(rows, 424);
+    cr_assert_eq(rows, 425);
     unsigned inputs = 0;
     for (uint32_t i = 1; i < table.n_defs; i++)
         if (strcmp(table.defs[i].domain, "ddpc") != 0) inputs += table.defs[i].n_inputs;
@@ -176,6 +176,20 @@ Test(ops, assumed_by_glob) {
     cr_assert(op_resolve(&table, "ai.onnx", "CustomA"));
 }
 
+Test(ops, every_function_of_torch) {
+    uint32_t linear = op_resolve(&table, "torch", "linear"), known = table.n_defs;
+    cr_assert_str_eq(op_get(&table, linear)->name, "linear");
+    cr_assert_eq(op_get(&table, linear)->flags, OP_RANDOM, "nobody has to vouch for it");
+    cr_assert_eq(op_resolve(&table, "torch", "linear"), linear);
+    cr_assert_neq(op_resolve(&table, "torch", "add_"), linear);
+    cr_assert_eq(table.n_defs, known + 1);
+    cr_assert_eq(op_input_of(&table, linear, 0)->rule, OP_FLOW_IF_FLOAT);
+    cr_assert_eq(op_input_of(&table, linear, 90)->rule, OP_FLOW_IF_FLOAT);
+    cr_assert(op_output_carries(op_get(&table, linear), 90));
+    cr_assert_eq(op_min_inputs(&table, linear, 1), 0);
+    cr_assert_eq(op_resolve(&table, "ddpc", "linear"), 0, "of that domain alone");
+}
+
 Test(ops, thousands_of_assumed_operators) {
     op_table_assume(&table, "big.*");
     char name[16];
@@ -199,6 +213,11 @@ static bool read_text(const char *text) {
     bool ok = op_table_read(&table, path, &diags);
     remove(path);
     return ok;
+}
+
+Test(ops, torch_declared_in_a_file) {
+    cr_assert(read_text("torch.rounded x=STOP -> y=FLOW\n"));
+    cr_assert_eq(op_input_of(&table, op_resolve(&table, "torch", "rounded"), 0)->rule, OP_STOP);
 }
 
 Test(ops, declared_in_a_file) {
