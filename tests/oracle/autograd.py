@@ -12,18 +12,13 @@ pass, whether `p.grad is None` must be what ddpc says:
 
 A model whose only choices are flags must also get exactly the class that its executions show. Exit 77: no torch here.
 """
-import itertools, json, os, pathlib, random, re, subprocess, sys, tempfile
+import itertools, json, pathlib, random, re, subprocess, sys, tempfile
 
 try:
     import torch
 except ImportError:
-    # The distribution's torch belongs to the distribution's Python.
-    system = "/usr/bin/python3"
-    if os.environ.get("DDPC_ORACLE_AGAIN") or not os.path.exists(system):
-        print("skipped: no torch")
-        sys.exit(77)
-    os.environ["DDPC_ORACLE_AGAIN"] = "1"
-    os.execv(system, [system, *sys.argv])
+    print("skipped: no torch")
+    sys.exit(77)
 import torch.nn.functional as F
 
 PARAMS, FLAGS = 5, 3
