@@ -82,16 +82,26 @@ def place(where: Union[FrameType, str], line: Optional[int] = None) -> str:
 
 
 def user_frame(frame: Optional[FrameType] = None) -> Optional[FrameType]:
-    """The innermost frame of the user's code, from `frame` (the caller's) outwards.
+    """The innermost frame of the user's code, from `frame` (the caller's) outwards to where recording began.
 
     Where only torch runs (an nn.Sequential) it is that of the innermost layer, else None.
     """
-    frame, layer = frame or sys._getframe(1), None
+    frame, layer, left = frame or sys._getframe(1), None, False
     while frame is not None:
         file = frame.f_code.co_filename
         if is_user(file):
             return frame
+        own = file.startswith(DDPC)
+        if own and left:
+            break
+        left = not own
         if layer is None and is_layer(file):
             layer = frame
         frame = frame.f_back
     return layer
+
+
+def user_place() -> str:
+    """The place of the innermost frame of the user's code; "" where only torch runs."""
+    frame = user_frame(sys._getframe(1))
+    return place(frame) if frame is not None else ""

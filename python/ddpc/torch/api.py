@@ -1,0 +1,169 @@
+"""`export` and `check`: from a module and batches to a model's text, compared with autograd on the way."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Mapping as AnyMapping
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+
+import torch
+from torch import Tensor, nn
+
+from .. import Error, command
+from . import agree, text
+from .module import Kept, Parameters, parameters_of, random_state, state_kept, unwrap
+from .record import Recorder
+from .trace import Trace
+
+Batch = Union[Tensor, Sequence[Any], Mapping[str, Any]]
+Loss = Callable[..., Tensor]
+Steps = Mapping[str, Tuple[Iterable[Batch], Optional[Loss]]]
+
+
+@dataclass
+class Recording:
+    """A recorded model."""
+
+    text: str  #: the model in ddpc's language
+    parameters: int  #: how many the module has
+    batches: int  #: recorded and compared with autograd, in all steps together
+    seconds: float  #: of recording, without the comparison
+    notes: List[str]  #: what a reader must know about the recording
+
+    def agreement(self) -> str:
+        return (f"autograd agrees on {self.batches} batch{'es' if self.batches > 1 else ''}: "
+                f"{self.parameters} of {self.parameters}")
+
+
+def arguments(batch: Batch) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """A batch as the arguments of a call: a tensor alone, a sequence of them, or a mapping of keywords."""
+    if isinstance(batch, AnyMapping):
+        return (), dict(batch)
+    if isinstance(batch, (tuple, list)):
+        return tuple(batch), {}
+    return (batch,), {}
+
+
+def named_tensors(thing: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
+    """The tensors of a nested structure with the names that a person would give them."""
+    if isinstance(thing, Tensor):
+        yield name, thing
+    elif isinstance(thing, AnyMapping):
+        for key, item in thing.items():
+            yield from named_tensors(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(thing, (tuple, list)):
+        keys = getattr(thing, "_fields", None) or range(len(thing))
+        for key, item in zip(keys, thing):
+            yield from named_tensors(item, f"{name}.{key}" if name else str(key))
+    elif hasattr(thing, "__dataclass_fields__") and not isinstance(thing, type):
+        for key in thing.__dataclass_fields__:
+            yield from named_tensors(getattr(thing, key, None), f"{name}.{key}" if name else key)
+
+
+def named_arguments(module: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Iterator[Tuple[str, Tensor]]:
+    try:
+        bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {f"input_{i}": a for i, a in enumerate(args)}
+        bound.update(kwargs)
+    for name, value in bound.items():
+        yield from named_tensors(value, name)
+
+
+def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tensor:
+    if loss is not None:
+        value = loss(output, *args, **kwargs)
+    elif isinstance(output, Tensor):
+        value = output
+    elif isinstance(output, AnyMapping) and isinstance(output.get("loss"), Tensor):
+        value = output["loss"]
+    else:
+        value = getattr(output, "loss", None)
+    if not isinstance(value, Tensor):
+        raise Error(f"the loss is a {type(value).__name__}, not a tensor; pass a function loss(output, *batch) that "
+                    "returns a scalar tensor" if loss is not None else
+                    "no loss was given, and the module returns neither a tensor nor something with a `loss`", 2)
+    if value.numel() != 1:
+        raise Error(f"the loss has shape {list(value.shape)}; it must be a scalar: take its mean() or sum()", 2)
+    return value
+
+
+def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss]
+           ) -> Tuple[Trace, Set[str]]:
+    """One batch: its trace, and the parameters that got a gradient."""
+    args, kwargs = arguments(batch)
+    recorder = Recorder(owned, kept)
+    trace = recorder.trace
+    rewind = random_state()
+    for name, t in named_arguments(module, args, kwargs):
+        recorder.add_input(name, t)
+    with recorder:
+        output = module(*args, **kwargs)
+        value = loss_of(output, loss, args, kwargs)
+    recorder.set_loss(value)
+    for name, t in named_tensors(output, "output" if isinstance(output, Tensor) else ""):
+        recorder.add_output(name, t)
+    trace.frozen = {n for n, p in owned.parameters.items() if not p.requires_grad}
+    trace.prune()
+    if trace.replaced:  # once more, as it trains
+        del output, value
+        rewind()
+        value = loss_of(module(*args, **kwargs), loss, args, kwargs)
+    return trace, agree.backward(value, owned.parameters)
+
+
+def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optional[Loss] = None, *,
+              steps: Optional[Steps] = None) -> Recording:
+    """Records every batch of every step, writes the text, and compares it with autograd."""
+    module = unwrap(module)
+    owned = parameters_of(module)
+    notes = [] if module.training else ["the module is in eval mode; module.train() records what trains"]
+    todo = steps if steps is not None else {text.ALONE: (batches, loss)}
+    traces: Dict[str, List[Trace]] = {}
+    seen: Dict[str, List[Set[str]]] = {}
+    start = time.perf_counter()
+    with state_kept(module) as kept, torch.enable_grad():
+        for step, (step_batches, step_loss) in todo.items():
+            known: Dict[tuple, Trace] = {}
+            seen[step] = []
+            for batch in step_batches or ():
+                trace, got = record(module, owned, kept, batch, step_loss)
+                seen[step].append(got)
+                known.setdefault(trace.signature(), trace).batches.append(len(seen[step]))
+                notes += trace.foreign
+            if not seen[step]:
+                raise Error("there are no batches" + ("" if step == text.ALONE else f" for step {step}")
+                            + "; one that the module takes is enough to begin with", 2)
+            traces[step] = list(known.values())
+    written = text.write(type(module).__name__, owned, traces, torch.__version__, {})
+    seconds = time.perf_counter() - start
+    total = agree.compare(written, traces, seen)
+    return Recording(written, total, sum(map(len, seen.values())), seconds, list(dict.fromkeys(notes)))
+
+
+def export(module: nn.Module, batches: Optional[Iterable[Batch]] = None, loss: Optional[Loss] = None, *,
+           steps: Optional[Steps] = None) -> str:
+    """The text of a module's training step, for the `ddpc` command.
+
+    `batches` is an iterable of what the module takes: tuples of arguments (or a mapping of keywords, or a tensor
+    alone). `loss(output, *batch)` returns a scalar tensor; without it the module's output is the loss, or has a
+    `loss`. Give as many batches as it takes to see every path: paths that differ become branches of the text, and the
+    text says how many batches were observed. `steps` maps names to (batches, loss), for a module that trains in
+    several ways, such as a GAN.
+
+    Runs a forward and a backward pass for each batch, on the device where the module is, and leaves parameters,
+    buffers, gradients and random generators as they were. Raises `ddpc.Error` if the text and autograd disagree on
+    who gets a gradient.
+    """
+    return recording(module, batches, loss, steps=steps).text
+
+
+def check(module: nn.Module, batches: Optional[Iterable[Batch]] = None, loss: Optional[Loss] = None, *,
+          steps: Optional[Steps] = None) -> Dict[str, Any]:
+    """Which parameters of a module get no gradient, and what to set in DistributedDataParallel.
+
+    Arguments as in `export`; the result is the dict of `ddpc check --format=json`, whose keys docs/json.md lists.
+    """
+    return command.check(export(module, batches, loss, steps=steps))

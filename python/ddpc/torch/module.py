@@ -1,0 +1,145 @@
+"""The module under its wrappers: names, ties, buffers, and its state kept as it was.
+
+torch.compile, DistributedDataParallel and PEFT put a prefix before every name. A name in a text, a plan, a
+baseline or a policy has none: it is the name in the module that a person wrote.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Callable, Dict, Iterator, List, Tuple
+
+import torch
+from torch import Tensor, nn
+
+PREFIXES = ("_orig_mod.", "module.", "base_model.model.")
+
+
+def strip(name: str) -> str:
+    """A parameter's name without what wrappers put before it."""
+    while True:
+        shorter = next((name[len(p):] for p in PREFIXES if name.startswith(p) and len(name) > len(p)), None)
+        if shorter is None:
+            return name
+        name = shorter
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """The module that a compiled or data-parallel one runs, so that its Python code is seen."""
+    while True:
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            module = module.module
+        elif isinstance(getattr(module, "_orig_mod", None), nn.Module):
+            module = module._orig_mod
+        else:
+            return module
+
+
+def inner_path(module: nn.Module) -> str:
+    """The path below a PEFT model to the module whose names have no prefix: "base_model.model", or "" without."""
+    base = getattr(module, "base_model", None)
+    wrapped = type(module).__module__.split(".")[0] == "peft" and isinstance(getattr(base, "model", None), nn.Module)
+    names = [n for n, _ in module.named_parameters()]
+    return "base_model.model" if wrapped and all(n.startswith("base_model.model.") for n in names) else ""
+
+
+@dataclass
+class Parameters:
+    """All tensors that a module owns, by name."""
+
+    parameters: Dict[str, nn.Parameter] = field(default_factory=dict)  #: each once, under its first name
+    ties: Dict[str, str] = field(default_factory=dict)  #: further name -> first name
+    buffers: Dict[str, Tensor] = field(default_factory=dict)
+    path: str = ""  #: where the names begin, see inner_path
+
+
+def parameters_of(module: nn.Module) -> Parameters:
+    """Every name of every parameter and buffer; tied ones have one first name, in the order of registration."""
+    found = Parameters(path=inner_path(module))
+    seen: Dict[int, str] = {}
+    prefix = found.path + "." if found.path else ""
+
+    def short(prefix_of_module: str, name: str) -> str:
+        full = f"{prefix_of_module}.{name}" if prefix_of_module else name
+        return full[len(prefix):] if full.startswith(prefix) else full
+
+    for path, child in module.named_modules(remove_duplicate=False):
+        for name, p in child._parameters.items():
+            if p is None:
+                continue
+            if not isinstance(p, nn.Parameter) or isinstance(p, nn.parameter.UninitializedTensorMixin):
+                raise_lazy(short(path, name))
+            first = seen.setdefault(id(p), short(path, name))
+            if first == short(path, name):
+                found.parameters[first] = p
+            else:
+                found.ties[short(path, name)] = first
+        for name, b in child._buffers.items():
+            if b is not None and short(path, name) not in found.buffers:
+                found.buffers[short(path, name)] = b
+    return found
+
+
+def raise_lazy(name: str) -> None:
+    from .. import Error
+
+    raise Error(f"parameter {name} is not initialized yet: run the module once before it is recorded")
+
+
+class Kept:
+    """State that recording must leave as it was. Parameters are kept only once something writes to them."""
+
+    def __init__(self) -> None:
+        self._saved: Dict[int, Tuple[Tensor, Tensor]] = {}
+
+    def keep(self, t: Tensor) -> None:
+        """Remembers the elements of `t` as they are now; of several calls the first counts."""
+        if id(t) not in self._saved:
+            with torch.no_grad():
+                self._saved[id(t)] = (t, t.detach().clone())
+
+    def restore(self) -> None:
+        with torch.no_grad():
+            for t, old in self._saved.values():
+                if t.shape == old.shape:
+                    t.data.copy_(old)
+
+
+def random_state() -> Callable[[], None]:
+    """A function that sets all random generators back to where they are now."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    numpy = sys.modules.get("numpy")
+    python, cpu = random.getstate(), torch.get_rng_state()
+    gpu = [torch.cuda.get_rng_state(d) for d in devices]
+    array = numpy.random.get_state() if numpy else None
+
+    def rewind() -> None:
+        random.setstate(python)
+        torch.set_rng_state(cpu)
+        for device, state in zip(devices, gpu):
+            torch.cuda.set_rng_state(state, device)
+        if numpy:
+            numpy.random.set_state(array)
+
+    return rewind
+
+
+@contextmanager
+def state_kept(module: nn.Module) -> Iterator[Kept]:
+    """Buffers, gradients and random generators are afterwards as before; parameters too, see Kept."""
+    kept, rewind = Kept(), random_state()
+    for b in module.buffers():
+        kept.keep(b)
+    grads = [(p, p.grad) for p in module.parameters()]
+    for p, _ in grads:
+        p.grad = None
+    try:
+        yield kept
+    finally:
+        rewind()
+        kept.restore()
+        for p, g in grads:
+            p.grad = g

@@ -1,0 +1,82 @@
+"""What a recording holds: the values and nodes of one forward pass and its loss.
+
+A value is a tensor at one moment: in-place operations make new values. Nodes stand in the order of execution, so
+every value is made before it is used. The gradient rules are those of autograd: a float input of a node gets a
+gradient whenever a float output of it has one, and `StopGradient` marks where none passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Set, Tuple
+
+STOP = "StopGradient"
+
+
+@dataclass
+class Value:
+    """A tensor at one moment."""
+
+    kind: str  #: "parameter", "buffer", "input" or "node"
+    dtype: str  #: ONNX's name of the element type, "" if it has none
+    shape: Tuple[int, ...]  #: sizes
+    name: str = ""  #: of a parameter, buffer or input
+    stopped: bool = False  #: a parameter whose requires_grad was False at this use
+
+
+@dataclass
+class Node:
+    """A call: one operator, or a `StopGradient` with its reason."""
+
+    op: str
+    inputs: List[int]  #: indices of values
+    outputs: List[int]  #: indices of values
+    source: str = ""  #: "FILE:LINE" of the user's code
+    reason: str = ""  #: of a StopGradient: "detach", "no_grad", ...
+
+
+@dataclass
+class Trace:
+    """One forward pass of a module with one batch, up to the loss."""
+
+    values: List[Value] = field(default_factory=list)
+    nodes: List[Node] = field(default_factory=list)
+    outputs: List[Tuple[str, int]] = field(default_factory=list)  #: of the module: (name, value)
+    loss: int = -1  #: a value
+    frozen: Set[str] = field(default_factory=set)  #: parameters whose requires_grad is False at the backward pass
+    foreign: List[str] = field(default_factory=list)  #: tensors that train but are no parameters, in words
+    replaced: bool = False  #: re-entrant checkpoints ran as plain calls, so this is not the code that trains
+    batches: List[int] = field(default_factory=list)  #: numbers of the batches that took this path, from 1
+
+    def prune(self) -> None:
+        """Drops what neither depends on a parameter nor reaches the loss or an output (counters, masks)."""
+        depends = {i for i, v in enumerate(self.values) if v.kind == "parameter"}
+        for node in self.nodes:
+            if depends.intersection(node.inputs):
+                depends.update(node.outputs)
+        needed = {self.loss, *(v for _, v in self.outputs)}
+        kept = []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.outputs) or depends.intersection(node.outputs):
+                needed.update(node.inputs)
+                kept.append(node)
+        self.nodes = kept[::-1]
+
+    def signature(self) -> tuple:
+        """Equal for traces in which the same gradients flow the same way, whatever their shapes and lines."""
+        number: Dict[int, object] = {}
+
+        def of(v: int) -> object:
+            value = self.values[v]
+            if value.kind != "node":
+                return value.kind, value.name, value.stopped
+            return number.setdefault(v, len(number))
+
+        nodes = tuple((n.op, n.reason, tuple(map(of, n.inputs)), tuple(map(of, n.outputs)),
+                       tuple(self.values[o].dtype for o in n.outputs)) for n in self.nodes)
+        outputs = tuple((name, of(v)) for name, v in self.outputs)
+        return nodes, outputs, of(self.loss), frozenset(self.frozen)
+
+    def source_of(self, value: int) -> Optional[str]:
+        """Where a value was made."""
+        return next((n.source for n in self.nodes if value in n.outputs), None)
