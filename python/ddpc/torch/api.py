@@ -103,7 +103,7 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
         output = module(*args, **kwargs)
         value = loss_of(output, loss, args, kwargs)
     recorder.set_loss(value)
-    for name, t in named_tensors(output, "output" if isinstance(output, Tensor) else ""):
+    for name, t in named_tensors(output, "" if isinstance(output, AnyMapping) else "output"):
         recorder.add_output(name, t)
     trace.frozen = {n for n, p in owned.parameters.items() if not p.requires_grad}
     trace.prune()

@@ -15,6 +15,8 @@ from typing import Callable, Dict, Iterator, List, Tuple
 import torch
 from torch import Tensor, nn
 
+from .. import Error
+
 PREFIXES = ("_orig_mod.", "module.", "base_model.model.")
 
 
@@ -70,8 +72,9 @@ def parameters_of(module: nn.Module) -> Parameters:
         for name, p in child._parameters.items():
             if p is None:
                 continue
-            if not isinstance(p, nn.Parameter) or isinstance(p, nn.parameter.UninitializedTensorMixin):
-                raise_lazy(short(path, name))
+            if isinstance(p, nn.parameter.UninitializedTensorMixin):
+                raise Error(f"parameter {short(path, name)} has no shape yet: run the module once before it is "
+                            "recorded", 2)
             first = seen.setdefault(id(p), short(path, name))
             if first == short(path, name):
                 found.parameters[first] = p
@@ -81,12 +84,6 @@ def parameters_of(module: nn.Module) -> Parameters:
             if b is not None and short(path, name) not in found.buffers:
                 found.buffers[short(path, name)] = b
     return found
-
-
-def raise_lazy(name: str) -> None:
-    from .. import Error
-
-    raise Error(f"parameter {name} is not initialized yet: run the module once before it is recorded")
 
 
 class Kept:

@@ -71,6 +71,14 @@ def version(t: Tensor) -> int:
     return 0 if t.is_inference() else t._version
 
 
+def address(t: Tensor) -> int:
+    """Of a tensor's elements; 0 if it has none."""
+    try:
+        return t.data_ptr() if t.numel() else 0
+    except RuntimeError:  # sparse, or a subclass without memory
+        return 0
+
+
 def writes(name: str) -> bool:
     return name == "__setitem__" or name.endswith("_") and not name.endswith("__") or name.startswith("__i")
 
@@ -96,7 +104,8 @@ class Recorder(TorchFunctionMode):
                 self._leaves[id(t)] = (t, self._value(t, kind, name))
                 if kind == "parameter":
                     self._flowing.add(self._leaves[id(t)][1])
-        self._memory = {t.data_ptr(): v for t, v in self._leaves.values() if t.numel()}
+        self._memory = {address(t): v for t, v in self._leaves.values()}
+        self._memory.pop(0, None)
 
     # ---- what the caller says ---------------------------------------------------------------------------------
 
@@ -167,9 +176,7 @@ class Recorder(TorchFunctionMode):
 
     def _unseen(self, t: Tensor) -> int:
         """A tensor without gradient that no recorded call made: a constant of the code, or memory of a leaf."""
-        owner = None
-        if not t.requires_grad and t.layout is torch.strided and t.numel():
-            owner = self._memory.get(t.data_ptr())
+        owner = self._memory.get(address(t)) if not t.requires_grad else None
         if owner is not None:
             v = self._stop(owner, "detach")
         else:
@@ -306,23 +313,19 @@ class Recorder(TorchFunctionMode):
     # ---- custom Functions ---------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Recorder":
-        self._own_apply = torch.autograd.Function.__dict__.get("apply")
-        inherited = torch.autograd.Function.apply.__func__ if self._own_apply is not None else None
-        recorder = self
+        recorder, base = self, torch.autograd.Function
+        self._own_apply = base.__dict__.get("apply")  # else it is inherited
 
         def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-            def call() -> Any:
-                if inherited is not None:
-                    return inherited(cls, *args, **kwargs)
-                return super(torch.autograd.Function, cls).apply(*args, **kwargs)  # type: ignore[misc]
-
+            own = recorder._own_apply
+            real = own.__get__(None, cls) if own is not None else super(base, cls).apply  # type: ignore[misc]
             if recorder._paused:
-                return call()
+                return real(*args, **kwargs)
             if cls is checkpoint.CheckpointFunction:
-                return recorder._checkpoint(call, *args)
-            return recorder._function(cls.__name__, call, args)
+                return recorder._checkpoint(real, *args)
+            return recorder._function(cls.__name__, real, args, kwargs)
 
-        torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment]
+        base.apply = classmethod(apply)  # type: ignore[assignment]
         super().__enter__()
         return self
 
@@ -333,23 +336,23 @@ class Recorder(TorchFunctionMode):
         else:
             del torch.autograd.Function.apply
 
-    def _function(self, name: str, call: Any, args: Tuple[Any, ...]) -> Any:
-        before = [(t, self._of(t), version(t)) for t in tensors_in(args)]
+    def _function(self, name: str, apply: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        before = [(t, self._of(t), version(t)) for t in tensors_in((args, kwargs))]
         self._paused += 1
         try:
-            result = call()
+            result = apply(*args, **kwargs)
         finally:
             self._paused -= 1
         self._call(re.sub(r"[^A-Za-z0-9_]", "_", name), before, list(tensors_in(result)))
         return result
 
-    def _checkpoint(self, call: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+    def _checkpoint(self, apply: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         self.trace.replaced = True
         if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return function(*args)
         outer, self._cut = self._cut, self._cut or "a re-entrant checkpoint none of whose inputs needs a gradient"
         try:
-            return call()
+            return apply(function, preserve_rng_state, *args)
         finally:
             self._cut = outer
 

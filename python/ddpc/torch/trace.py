@@ -8,7 +8,7 @@ gradient whenever a float output of it has one, and `StopGradient` marks where n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Set, Tuple
 
 STOP = "StopGradient"
 
@@ -76,7 +76,3 @@ class Trace:
                        tuple(self.values[o].dtype for o in n.outputs)) for n in self.nodes)
         outputs = tuple((name, of(v)) for name, v in self.outputs)
         return nodes, outputs, of(self.loss), frozenset(self.frozen)
-
-    def source_of(self, value: int) -> Optional[str]:
-        """Where a value was made."""
-        return next((n.source for n in self.nodes if value in n.outputs), None)
