@@ -9,13 +9,12 @@ below the current folder as seen from there, installed packages from their top f
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import sys
 import sysconfig
 from types import FrameType
 from typing import Optional, Union
-
-import torch
 
 PACKAGES = ("site-packages", "dist-packages")
 
@@ -24,7 +23,8 @@ def folder_of(file: str) -> str:
     return os.path.dirname(os.path.realpath(file)) + os.sep
 
 
-TORCH = folder_of(torch.__file__)
+spec = importlib.util.find_spec("torch")
+TORCH = folder_of(spec.origin) if spec and spec.origin else os.devnull
 DDPC = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 STANDARD = tuple({os.path.realpath(sysconfig.get_path(key)) + os.sep for key in ("stdlib", "platstdlib")})
 LAYERS = os.path.join(TORCH, "nn", "modules") + os.sep
