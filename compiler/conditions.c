@@ -26,6 +26,7 @@
  * values, and back through Not, And and Or where those leave no choice. */
 #include "conditions.h"
 #include "numbering.h"
+#include <string.h>
 
 #define FIRST_OWN 0x40000000u      /* variables of loops start here */
 #define UNKNOWN   (UINT32_MAX - 1) /* no function computed */
@@ -62,6 +63,8 @@ static uint32_t add_branch(struct maker *k, struct branch b) {
     for (uint32_t i = 0; i < k->p->uniform.n; i++)
         b.uniform |=
             glob_match(k->p->uniform.at[i], b.name) || glob_match(k->p->uniform.at[i], inner);
+    for (uint32_t i = 0; i < k->p->branch_words.n; i++)
+        if (!strcmp(k->p->branch_words.at[i].name, b.name)) b.words = k->p->branch_words.at[i].text;
     vec_push(&k->c->branches->all, b);
     return k->c->branches->all.n - 1;
 }

@@ -81,11 +81,23 @@ static void make_index(struct search *s) {
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
+/* The If that chooses what one batch or another did is no part of the program. */
+static bool chooses_batch(const struct search *s, ir_node n) {
+    const struct control *c = control_of(&s->f->c.control, n);
+    const struct program *p = s->f->p;
+    if (!c || c->kind != CONTROL_IF) return false;
+    for (uint32_t i = 0; i < p->branch_words.n; i++)
+        if (!strcmp(p->branch_words.at[i].name, ir_value_name(s->m, ir_input(s->m, n, 0))))
+            return true;
+    return false;
+}
+
 /* The nodes between the parameter and a value, first to last. */
 static void print_way(struct search *s, ir_value v, const char *join) {
     VEC(ir_node) way = {0};
     for (; s->to[v].from; v = s->to[v].from)
-        if (!way.n || way.at[way.n - 1] != s->to[v].by) vec_push(&way, s->to[v].by);
+        if ((!way.n || way.at[way.n - 1] != s->to[v].by) && !chooses_batch(s, s->to[v].by))
+            vec_push(&way, s->to[v].by);
     for (uint32_t i = way.n; i-- > 0;) {
         if (way.n > NODES_SHOWN && i == way.n - 3) {
             fprintf(s->out, "... (%u more)%s", way.n - NODES_SHOWN, join);
@@ -215,6 +227,7 @@ static void print_path(struct search *s, ir_value loss) {
     for (ir_value v = loss; v; v = s->to[v].from) vec_push(&path, v);
     for (uint32_t i = path.n; i-- > 0;) {
         ir_value v = path.at[i];
+        if (s->to[v].by && chooses_batch(s, s->to[v].by)) continue;
         if (s->to[v].by)
             fprintf(s->out, "    -> %s", node_text(s->f, &s->arena, s->to[v].by));
         else

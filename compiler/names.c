@@ -86,6 +86,37 @@ ir_value names_find(const struct builder *b, const char *name, size_t length) {
     return s < b->n_named ? b->by_name[s] : 0;
 }
 
+static bool is_glob(const char *text) { return strpbrk(text, "*?[") != NULL; }
+
+struct name_set names_set(struct builder *b, const wish_list *wishes) {
+    struct name_set set = {0};
+    if (!wishes->n) return set;
+    set.n = b->m->strings.text.n;
+    set.is = arena_new(&b->scratch, bool, set.n);
+    set.globs = arena_new(&b->scratch, const char *, wishes->n);
+    for (uint32_t i = 0; i < wishes->n; i++) {
+        const char *text = wishes->at[i].text;
+        str s;
+        if (strtab_find(&b->m->strings, text, strlen(text), &s)) set.is[s] = true;
+        if (is_glob(text)) set.globs[set.n_globs++] = text;
+    }
+    return set;
+}
+
+static bool name_in(const struct builder *b, const struct name_set *set, str name) {
+    if (name < set->n && set->is[name]) return true;
+    for (uint32_t i = 0; i < set->n_globs; i++)
+        if (glob_match(set->globs[i], ir_text(b->m, name))) return true;
+    return false;
+}
+
+bool names_in(const struct builder *b, const struct name_set *set, const struct param *param) {
+    bool in = name_in(b, set, param->name);
+    for (uint32_t i = 0; i < param->aliases.n && !in; i++)
+        in = name_in(b, set, param->aliases.at[i]);
+    return in;
+}
+
 str names_real(const struct builder *b, ir_value v) {
     return b->real[v] ? b->real[v] : b->m->value.at[v].name;
 }
@@ -117,7 +148,7 @@ bool names_unknown(struct builder *b, struct wish w, enum kind_of_name kind) {
         if (slash && strcmp(slash + 1, w.text) == 0) near = names.at[i];
     }
     const char *what = kind == NAME_PARAMETER ? "parameter" : "value";
-    bool glob = strpbrk(w.text, "*?[") != NULL;
+    bool glob = is_glob(w.text);
     struct diag *g =
         glob ? diag_plain(b->d, DIAG_MATCHES_NOTHING, w.flag, "'%s' matches no %s", w.text, what)
         : w.metadata

@@ -201,8 +201,9 @@ static bool choose(struct builder *b, struct wish w, bool restricts) {
         uint32_t matches = 0;
         for (uint32_t i = 0; i < b->candidates.n; i++) {
             struct candidate *c = &b->candidates.at[i];
+            const char *name = ir_text(b->m, c->param.name);
             if ((c->role != groups[g][0] && c->role != groups[g][1]) ||
-                !glob_match(w.text, ir_text(b->m, c->param.name)))
+                (strcmp(w.text, name) != 0 && !glob_match(w.text, name)))
                 continue;
             matches++;
             c->role = ROLE_PARAMETER;
@@ -215,16 +216,31 @@ static bool choose(struct builder *b, struct wish w, bool restricts) {
     return names_unknown(b, w, NAME_PARAMETER);
 }
 
+/* The index of names; those of the ties are put into it, for they need not be in the graph. */
+static void index_candidates(struct builder *b) {
+    struct strtab *strings = &b->m->strings;
+    for (uint32_t i = 0; i < b->tie.n; i++) {
+        const char *text = b->tie.at[i].text, *equal = strchr(text, '=');
+        if (equal && equal > text) strtab_add(strings, text, (size_t)(equal - text));
+        if (equal) strtab_addz(strings, equal + 1);
+    }
+    b->n_names = strings->text.n;
+    b->candidate_of = arena_new(&b->scratch, uint32_t, b->n_names);
+    for (uint32_t i = b->candidates.n; i-- > 0;) {
+        const struct param *p = &b->candidates.at[i].param;
+        for (uint32_t k = 0; k < p->aliases.n; k++) b->candidate_of[p->aliases.at[k]] = i + 1;
+    }
+    for (uint32_t i = b->candidates.n; i-- > 0;)
+        b->candidate_of[b->candidates.at[i].param.name] = i + 1;
+}
+
 static struct candidate *candidate_named(struct builder *b, const char *name) {
     str s;
-    if (!strtab_find(&b->m->strings, name, strlen(name), &s)) return NULL;
-    for (uint32_t i = 0; i < b->candidates.n; i++) {
-        struct candidate *c = &b->candidates.at[i];
-        if (c->param.name != s) continue;
-        while (c->role == ROLE_TIED) c = &b->candidates.at[c->into];
-        return c->role == ROLE_PARAMETER ? c : NULL;
-    }
-    return NULL;
+    if (!strtab_find(&b->m->strings, name, strlen(name), &s) || s >= b->n_names) return NULL;
+    if (!b->candidate_of[s]) return NULL;
+    struct candidate *c = &b->candidates.at[b->candidate_of[s] - 1];
+    while (c->role == ROLE_TIED) c = &b->candidates.at[c->into];
+    return c->role == ROLE_PARAMETER ? c : NULL;
 }
 
 /* `other` becomes `keep`, which stands first: so do modules count a tensor that has two names. */
@@ -243,24 +259,27 @@ static void merge(struct builder *b, struct candidate *keep, struct candidate *o
     other->into = (uint32_t)(keep - b->candidates.at);
 }
 
-static bool tie(struct builder *b, const char *text) {
-    const char *equal = strchr(text, '=');
-    if (!equal || equal == text || !equal[1]) {
-        diag_plain(b->d, DIAG_FLAG_SYNTAX, "--tie", "'%s' is not of the form A=B", text);
+/* Of the metadata's A=B the graph may lack B: it is then a further name of A. */
+static bool tie(struct builder *b, struct wish w) {
+    const char *equal = strchr(w.text, '=');
+    if (!equal || equal == w.text || !equal[1]) {
+        diag_plain(b->d, DIAG_FLAG_SYNTAX, w.flag, "'%s' is not of the form A=B", w.text);
         return false;
     }
-    const char *name[2] = {arena_strndup(&b->scratch, text, (size_t)(equal - text)), equal + 1};
-    struct candidate *c[2];
-    for (int i = 0; i < 2; i++) {
-        c[i] = candidate_named(b, name[i]);
-        if (!c[i]) {
-            names_unknown(b, (struct wish){name[i], "--tie", false}, NAME_PARAMETER);
-            return false;
-        }
+    const char *name[2] = {arena_strndup(&b->scratch, w.text, (size_t)(equal - w.text)), equal + 1};
+    struct candidate *c[2] = {candidate_named(b, name[0]), candidate_named(b, name[1])};
+    if (w.metadata && c[0] && !c[1]) {
+        str alias = strtab_addz(&b->m->strings, name[1]);
+        vec_push(&c[0]->param.aliases, alias);
+        if (alias < b->n_names) b->candidate_of[alias] = (uint32_t)(c[0] - b->candidates.at) + 1;
+        return true;
     }
+    for (int i = 0; i < 2; i++)
+        if (!c[i])
+            return names_unknown(b, (struct wish){name[i], w.flag, w.metadata}, NAME_PARAMETER);
     if (c[0] == c[1]) return true;
     if (c[0]->param.dtype != c[1]->param.dtype || c[0]->param.elements != c[1]->param.elements) {
-        diag_plain(b->d, DIAG_BAD_TIE, "--tie",
+        diag_plain(b->d, DIAG_BAD_TIE, w.flag,
                    "'%s' is %s and '%s' is %s: they cannot be one parameter", name[0],
                    ir_type_text(b->m, &b->scratch, c[0]->param.type), name[1],
                    ir_type_text(b->m, &b->scratch, c[1]->param.type));
@@ -274,20 +293,41 @@ static bool tie(struct builder *b, const char *text) {
 }
 
 static bool check_frozen(struct builder *b, struct wish w) {
-    for (uint32_t i = 0; i < b->candidates.n; i++)
+    if (candidate_named(b, w.text)) return true;
+    for (uint32_t i = 0; i < b->candidates.n && strpbrk(w.text, "*?["); i++)
         if (b->candidates.at[i].role == ROLE_PARAMETER &&
             glob_match(w.text, ir_text(b->m, b->candidates.at[i].param.name)))
             return true;
     return names_unknown(b, w, NAME_PARAMETER);
 }
 
+/* ddpc.buffers: what --params lists is believed to be a parameter all the same. A buffer without
+ * gradients, of integers, is no candidate and needs no word. */
+static void set_buffers(struct builder *b) {
+    const struct name_set set = names_set(b, &b->buffers);
+    for (uint32_t i = 0; i < b->candidates.n && set.n; i++) {
+        struct candidate *c = &b->candidates.at[i];
+        if (c->role == ROLE_PARAMETER && !c->listed && names_in(b, &set, &c->param))
+            c->role = ROLE_BUFFER;
+    }
+    for (uint32_t i = 0; i < b->buffers.n; i++) {
+        const struct wish *w = &b->buffers.at[i];
+        if (!strpbrk(w->text, "*?[") && !names_find(b, w->text, strlen(w->text)))
+            names_unknown(b, *w, NAME_VALUE);
+    }
+}
+
 static bool apply_flags(struct builder *b) {
     bool ok = true;
+    index_candidates(b);
+    set_buffers(b);
     for (uint32_t i = 0; i < b->trainable.n; i++) ok &= choose(b, b->trainable.at[i], true);
     for (uint32_t s = 0; s < b->specs.n; s++)
         for (uint32_t i = 0; i < b->specs.at[s].trainable.n; i++)
             ok &= choose(b, b->specs.at[s].trainable.at[i], false);
-    for (uint32_t i = 0; i < b->o->tie.n; i++) ok &= tie(b, b->o->tie.at[i]);
+    for (uint32_t i = 0; i < b->tie.n; i++) ok &= tie(b, b->tie.at[i]);
+    for (uint32_t i = 0; i < b->o->tie.n; i++)
+        ok &= tie(b, (struct wish){b->o->tie.at[i], "--tie", false});
     for (uint32_t i = 0; i < b->frozen.n; i++) ok &= check_frozen(b, b->frozen.at[i]);
     for (uint32_t s = 0; s < b->specs.n; s++)
         for (uint32_t i = 0; i < b->specs.at[s].frozen.n; i++)

@@ -81,6 +81,7 @@ void place_guards(const struct flow *f, struct reach *r) {
     for (uint32_t i = 0; i < f->p->params.n; i++) {
         const struct param *param = &f->p->params.at[i];
         struct gradient *g = &r->gradient[i];
+        struct ir_source source;
         g->guard_loc = IR_NO_LOC;
         if (g->class != GRAD_CONDITIONAL) continue;
         if (!p.of) {
@@ -90,6 +91,7 @@ void place_guards(const struct flow *f, struct reach *r) {
         ir_node n = p.of[param->value];
         for (uint32_t k = 0; !n && k < param->tied.n; k++) n = p.of[param->tied.at[k]];
         if (n) g->guard_loc = f->m->node.at[n].loc;
+        if (ir_node_source(f->m, n, &source)) g->source = n;
     }
     arena_free(&scratch);
 }

@@ -1,56 +1,12 @@
 /* From a verified module to a program: what the module means for training.
  *
  * Three sources say it, in rising authority: the graph itself (declared names, initializers, an
- * output called `loss`), the model's metadata (keys that start with `ddpc.`), and the flags. Here
- * the metadata is read and replaced by flags where there are any; the other files of
- * program_build.h do the rest.
+ * output called `loss`), the model's metadata (metadata.c), and the flags. Here flags replace the
+ * metadata where there are any; the other files of program_build.h do the rest.
  *
  * What the text can know of the truth at all is judged last, in evidence.c. */
 #include "program_build.h"
 #include <string.h>
-
-static bool is_yes(const char *text) { return !strcmp(text, "true") || !strcmp(text, "1"); }
-
-static bool read_property(struct builder *b, const struct ir_property *at) {
-    const char *key = arena_printf(&b->p->arena, "%s", ir_text(b->m, at->key));
-    const char *name = key + strlen("ddpc."), *value = ir_text(b->m, at->value);
-    struct program *p = b->p;
-    if (!strcmp(name, "loss")) {
-        steps_split(b, &b->loss, value, key, true);
-    } else if (!strcmp(name, "trainable")) {
-        steps_split(b, &b->trainable, value, key, true);
-    } else if (!strcmp(name, "frozen")) {
-        steps_split(b, &b->frozen, value, key, true);
-    } else if (!strcmp(name, "uniform")) {
-        steps_split(b, &b->uniform, value, key, true);
-    } else if (!strncmp(name, "step.", 5) && name[5]) {
-        return steps_add_metadata(b, key, name + 5, value);
-    } else if (!strcmp(name, "complete") && (is_yes(value) || !strcmp(value, "false"))) {
-        b->said_complete = is_yes(value);
-    } else if (!strcmp(name, "evidence") && !strncmp(value, "observed", 8)) {
-        b->observed = arena_printf(&p->arena, "%s", value);
-    } else if (!strcmp(name, "evidence") &&
-               (!strcmp(value, "proved") || !strcmp(value, "unknown"))) {
-        b->said_unknown = *value == 'u';
-        b->said_proved = *value == 'p';
-    } else {
-        struct diag *g = diag_at(b->d, DIAG_METADATA, at->loc, (uint32_t)strlen(key) + 2,
-                                 "'%s: %s' says nothing to ddpc and is ignored", key, value);
-        diag_set_help(b->d, g,
-                      "the keys are ddpc.loss, trainable, frozen, uniform, complete (true or "
-                      "false), evidence (proved, unknown, or observed and what) and "
-                      "step.NAME");
-    }
-    return true;
-}
-
-static bool read_metadata(struct builder *b) {
-    bool ok = true;
-    for (uint32_t i = 0; i < b->m->metadata.n; i++)
-        if (!strncmp(ir_text(b->m, b->m->metadata.at[i].key), "ddpc.", 5))
-            ok &= read_property(b, &b->m->metadata.at[i]);
-    return ok;
-}
 
 /* Flags replace the metadata of their name. */
 static void override(wish_list *list, const string_list *flags, const char *flag) {
@@ -73,7 +29,7 @@ static void free_specs(struct builder *b) {
 
 static bool read_wishes(struct builder *b) {
     const struct options *o = b->o;
-    if (!read_metadata(b)) return false;
+    if (!metadata_read(b)) return false;
     override(&b->loss, &o->loss, "--loss");
     override(&b->trainable, &o->trainable, "--trainable");
     override(&b->frozen, &o->frozen, "--frozen");
@@ -99,6 +55,8 @@ static void builder_free(struct builder *b) {
     vec_free(&b->frozen);
     vec_free(&b->assume);
     vec_free(&b->uniform);
+    vec_free(&b->buffers);
+    vec_free(&b->tie);
     free_specs(b);
     arena_free(&b->scratch);
 }
@@ -126,6 +84,8 @@ void program_free(struct program *p) {
     vec_free(&p->params);
     vec_free(&p->steps);
     vec_free(&p->uniform);
+    vec_free(&p->branch_words);
+    vec_free(&p->not_taken);
     arena_free(&p->arena);
     *p = (struct program){0};
 }

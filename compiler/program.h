@@ -44,6 +44,11 @@ struct step {
     bool *frozen;                  /* by parameter: not trainable in this step */
 };
 
+/* What a branch is in words: "batch 2 of 3". */
+struct branch_words {
+    const char *name, *text;
+};
+
 enum evidence { EVIDENCE_PROVED, EVIDENCE_OBSERVED, EVIDENCE_UNKNOWN };
 
 struct program {
@@ -62,6 +67,9 @@ struct program {
     const char *basis;              /* the evidence in words, with what is assumed */
     uint32_t *assumed, n_assumed;   /* operators that the user vouches for, as in ops.h */
     string_list uniform;            /* globs of branch names, flags and metadata */
+    const char *module;             /* Python that names the module; NULL: `model` */
+    VEC(struct branch_words) branch_words;
+    string_list not_taken; /* Python branches that no batch took, a sentence each */
 };
 
 /* Builds it; the module may gain inlined copies (inline.c) before. False after reporting. */

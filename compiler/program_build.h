@@ -1,6 +1,6 @@
 /* What the parts of program_build share while they work; nobody else includes it.
  *
- * names.c finds values by name, params.c and params_list.c decide what is a parameter, losses.c
+ * metadata.c reads what the model says, names.c finds values by name, params.c and params_list.c decide what is a parameter, losses.c
  * where the gradient starts, steps.c what trains when, evidence.c what it all rests on. program.c
  * calls them in this order. */
 #ifndef DDPC_PROGRAM_BUILD_H
@@ -61,6 +61,8 @@ struct builder {
 
     /* params.c */
     VEC(struct candidate) candidates;
+    uint32_t *candidate_of; /* by string below n_names: its candidate + 1; aliases too */
+    uint32_t n_names;
     bool *chosen;         /* by parameter of the program: --trainable matches it */
     bool declared;        /* the model declares its parameters */
     bool restricted;      /* --trainable chose among the parameters */
@@ -68,6 +70,7 @@ struct builder {
 
     /* program.c: flags, else metadata */
     wish_list loss, trainable, frozen, assume, uniform;
+    wish_list buffers, tie; /* of the metadata */
     VEC(struct step_spec) specs;
     bool said_complete, said_proved, said_unknown;
     const char *observed; /* "observed, 3 batches", from metadata; NULL */
@@ -76,6 +79,9 @@ struct builder {
 /* How a value is read, directly or through Identity. */
 enum use { USE_STATE = 1, USE_OTHER = 2 };
 
+/* metadata.c: the properties of the model; their lists become wishes. False after reporting. */
+bool metadata_read(struct builder *b);
+
 /* names.c: the index of names, the walk over the live graphs, the uses. */
 void names_build(struct builder *b);
 ir_value names_find(const struct builder *b, const char *name, size_t length);
@@ -83,6 +89,17 @@ ir_value names_find(const struct builder *b, const char *name, size_t length);
 str names_real(const struct builder *b, ir_value v);
 /* --alias. */
 bool names_alias(struct builder *b);
+
+/* Whether a parameter's name, or one of its aliases, is in a list of names and globs. A name that
+ * holds a glob's characters stands for itself too. */
+struct name_set {
+    bool *is; /* by string below n */
+    uint32_t n;
+    const char **globs;
+    uint32_t n_globs;
+};
+struct name_set names_set(struct builder *b, const wish_list *wishes);
+bool names_in(const struct builder *b, const struct name_set *set, const struct param *param);
 
 enum kind_of_name { NAME_PARAMETER, NAME_VALUE };
 /* Says that a flag's name is unknown, with near ones among the parameters or the main graph's

@@ -52,28 +52,47 @@ static enum grad_class class_of(const struct flow *f, uint32_t i, const struct g
 }
 
 /* Thousands of parameters may share a guard (the layers of an expert): each text is made once. */
-struct guard_texts {
-    VEC(struct {
-        bdd f;
-        const char *text;
-    })
-    slots; /* a hash table; n is its size, a power of two */
+struct guard_text {
+    bdd f;
+    const char *text, *words;
 };
 
-static const char *guard_text(struct flow *f, struct branches *b, struct guard_texts *t,
-                              bdd guard) {
+struct guard_texts {
+    struct branches *b;
+    struct arena *a;
+    VEC(struct guard_text) slots; /* a hash table; n is its size, a power of two */
+};
+
+/* "variant_2 (batch 2 of 3)"; "a && !b (a: batch 1, b: batch 2)" */
+static const char *guard_words(struct guard_texts *t, bdd guard, const char *text) {
+    bdd_support on = {0};
+    const char *list = "";
+    bdd_support_of(t->b->bdd, guard, &on);
+    for (uint32_t i = 0; i < on.n; i++) {
+        if (on.at[i] >= t->b->all.n || !t->b->all.at[on.at[i]].words) continue;
+        const struct branch *b = &t->b->all.at[on.at[i]];
+        bool alone = strcmp(b->name, text) == 0;
+        list = arena_printf(t->a, "%s%s%s%s%s", list, *list ? ", " : "", alone ? "" : b->name,
+                            alone ? "" : ": ", b->words);
+    }
+    vec_free(&on);
+    return *list ? arena_printf(t->a, "%s (%s)", text, list) : text;
+}
+
+static const struct guard_text *guard_text(struct guard_texts *t, bdd guard) {
     for (uint32_t i = guard * 0x9E3779B9u;; i++) {
-        uint32_t at = i & (t->slots.n - 1);
-        if (!t->slots.at[at].text) {
-            t->slots.at[at].f = guard;
-            t->slots.at[at].text = bdd_text(b->bdd, guard, &f->p->arena, branch_name, b);
+        struct guard_text *at = &t->slots.at[i & (t->slots.n - 1)];
+        if (!at->text) {
+            at->f = guard;
+            at->text = bdd_text(t->b->bdd, guard, t->a, branch_name, t->b);
+            at->words = guard_words(t, guard, at->text);
         }
-        if (t->slots.at[at].f == guard) return t->slots.at[at].text;
+        if (at->f == guard) return at;
     }
 }
 
 static void classify(struct flow *f, struct branches *b, struct reach *out) {
-    struct guard_texts texts = {0};
+    struct guard_texts texts = {.b = b, .a = &f->p->arena};
     uint32_t n = f->p->params.n, size = 2;
     while (size < 2 * n) size *= 2;
     memset(vec_extend(&texts.slots, size), 0, size * sizeof *texts.slots.at);
@@ -85,7 +104,10 @@ static void classify(struct flow *f, struct branches *b, struct reach *out) {
         g->class = class_of(f, i, g);
         if (g->class == GRAD_NEVER) g->must = g->may = BDD_FALSE;
         g->exact = g->must == g->may;
-        if (g->class == GRAD_CONDITIONAL) g->guard = guard_text(f, b, &texts, g->may);
+        if (g->class != GRAD_CONDITIONAL) continue;
+        const struct guard_text *text = guard_text(&texts, g->may);
+        g->guard = text->text;
+        g->guard_words = text->words;
     }
     vec_free(&texts.slots);
 }

@@ -19,20 +19,23 @@ struct branch {
     const char *name; /* the producing value's name; "call/value" inside an inlined function */
     ir_value
         value; /* the boolean; 0: "there is a trip", named "(n>=1)" after one of the next two */
-    ir_value count; /* a loop's trip count, or a sequence or tensor that a loop scans */
-    str size;       /* a symbolic dimension that a loop scans */
-    bool uniform;   /* the same on every rank, as the user promises */
+    ir_value count;    /* a loop's trip count, or a sequence or tensor that a loop scans */
+    str size;          /* a symbolic dimension that a loop scans */
+    bool uniform;      /* the same on every rank, as the user promises */
+    const char *words; /* what the model says that it is: "batch 2 of 3"; NULL */
 };
 
 struct gradient {
     enum grad_class class;
-    bdd must, may;          /* must => may */
-    bool exact;             /* must == may */
-    uint32_t contributions; /* (node, input) pairs through which gradient flows into it */
-    const char *guard;      /* conditional: may as text; else NULL */
-    const char *reason;     /* never NULL */
-    ir_loc loc;             /* of the cutting edge or the declaration */
-    ir_loc guard_loc;       /* conditional: of the If or loop that decides; IR_NO_LOC: none known */
+    bdd must, may;           /* must => may */
+    bool exact;              /* must == may */
+    uint32_t contributions;  /* (node, input) pairs through which gradient flows into it */
+    const char *guard;       /* conditional: may as text; else NULL */
+    const char *guard_words; /* the same, each branch followed by its words */
+    const char *reason;      /* never NULL */
+    ir_loc loc;              /* of the cutting edge or the declaration */
+    ir_node source;          /* whose line of a recorded program the reason is about; 0: none */
+    ir_loc guard_loc; /* conditional: of the If or loop that decides; IR_NO_LOC: none known */
 };
 
 struct reach {

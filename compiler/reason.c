@@ -18,120 +18,6 @@ struct reasons {
     bool *more;      /* by value: other ways end elsewhere */
 };
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-static uint32_t line_of(const struct flow *f, ir_loc loc) {
-    uint32_t line = 0, column;
-    if (loc != IR_NO_LOC) source_position(f->m->source, loc, &line, &column);
-    return line;
-}
-
-const char *node_text(const struct flow *f, struct arena *a, ir_node n) {
-    const struct ir_node_info *node = &f->m->node.at[n];
-    const char *name = ir_text(f->m, node->name), *op = ir_text(f->m, node->op);
-    for (uint32_t o = 0; !*name && o < node->n_outputs; o++)
-        name = ir_value_name(f->m, ir_outputs(f->m, n)[o]);
-    if (!*name) return arena_printf(a, "%s (line %u)", op, line_of(f, node->loc));
-    return arena_printf(a, "%s (%s, line %u)", op, name, line_of(f, node->loc));
-}
-
-static const char *unread_text(const struct flow *f, struct arena *a, ir_value v) {
-    const struct ir_value_info *value = &f->m->value.at[v];
-    const char *name = ir_text(f->m, value->name);
-    if (value->def != IR_DEF_NODE) return arena_printf(a, "ends at %s, which nothing reads", name);
-    const struct control *c = control_of(&f->c.control, value->node);
-    const struct ir_node_info *node = &f->m->node.at[value->node];
-    bool scan = c && control_is_loop(c) && value->output >= c->n_state;
-    const char *text =
-        arena_printf(a, "feeds only %soutput %s of %s (line %u), which nothing reads",
-                     scan ? "scan " : "", name, ir_text(f->m, node->op), line_of(f, node->loc));
-    /* Who reads the other output wonders. */
-    for (uint32_t o = 0; !c && o < node->n_outputs; o++) {
-        ir_value other = ir_outputs(f->m, value->node)[o];
-        if (other && cut_at_output(f, value->node, o))
-            return arena_printf(a, "%s; its output %s carries no gradient", text,
-                                ir_value_name(f->m, other));
-    }
-    return text;
-}
-
-/* No output of the operator ever carries a gradient. */
-static bool makes_none(const struct flow *f, ir_node n) {
-    const struct op_def *def = op_get(f->p->ops, f->m->node.at[n].def);
-    for (uint32_t o = 0; o < f->m->node.at[n].n_outputs; o++)
-        if (op_output_carries(def, o)) return false;
-    return true;
-}
-
-static const char *input_text(const struct flow *f, struct arena *a, const struct cut *c) {
-    const struct ir_node_info *node = &f->m->node.at[c->node];
-    const struct control *control = control_of(&f->c.control, c->node);
-    const char *at = node_text(f, a, c->node), *op = ir_text(f->m, node->op);
-    if (control && control->kind == CONTROL_IF)
-        return arena_printf(a, "only decides which branch %s takes", at);
-    if (control && control_is_loop(control))
-        return arena_printf(a, "only decides how often %s runs", at);
-    if (!strcmp(op, "StopGradient")) return arena_printf(a, "is detached by %s", at);
-    if (makes_none(f, c->node))
-        return arena_printf(a, "ends at %s, whose result carries no gradient", at);
-    const struct op_input *def = op_input_of(f->p->ops, node->def, c->index);
-    ir_value v = ir_input(f->m, c->node, c->index);
-    if (def->rule != OP_STOP && !f->type_carries[f->m->value.at[v].type])
-        return arena_printf(a, "ends at %s, whose input %s is %s and carries no gradient", at,
-                            ir_value_name(f->m, v),
-                            ir_dtype_text(ir_type_dtype(f->m, f->m->value.at[v].type)));
-    const char *input = def->name;
-    if (!input || !*input) input = ir_value_name(f->m, v);
-    return arena_printf(a, "ends at %s, whose input '%s' passes no gradient", at, input);
-}
-
-static const char *makes_text(const struct flow *f, struct arena *a, const struct cut *c) {
-    ir_value v = ir_outputs(f->m, c->node)[c->index];
-    const char *at = node_text(f, a, c->node);
-    if (!f->type_carries[f->m->value.at[v].type])
-        return arena_printf(a, "ends at %s, whose output is %s and carries no gradient", at,
-                            ir_dtype_text(ir_type_dtype(f->m, f->m->value.at[v].type)));
-    return arena_printf(a, "ends at %s, whose output %s carries no gradient", at,
-                        ir_value_name(f->m, v));
-}
-
-static const char *output_text(const struct flow *f, struct arena *a, ir_value v) {
-    const struct step *s = f->step;
-    const char *name = ir_value_name(f->m, v);
-    if (!s->loss_named) return arena_printf(a, "reaches only output %s, which is not a loss", name);
-    if (s->losses.n > 1)
-        return arena_printf(a, "reaches only output %s, which is none of the losses chosen", name);
-    return arena_printf(a, "reaches only output %s, which is not the loss chosen (%s)", name,
-                        ir_value_name(f->m, s->losses.at[0]));
-}
-
-const char *cut_text(const struct flow *f, struct arena *a, const struct cut *c) {
-    switch (c->kind) {
-    case CUT_NONE: break;
-    case CUT_UNREAD: return unread_text(f, a, c->value);
-    case CUT_OUTPUT: return output_text(f, a, c->value);
-    case CUT_INPUT: return input_text(f, a, c);
-    case CUT_MAKES: return makes_text(f, a, c);
-    case CUT_BRANCH:
-        return arena_printf(a, "ends in the %s of %s, which is never taken",
-                            c->index ? "else_branch" : "then_branch", node_text(f, a, c->node));
-    case CUT_RUNS:
-        return arena_printf(a, "ends in the body of %s, which never runs",
-                            node_text(f, a, c->node));
-    case CUT_TRIPS:
-        return arena_printf(a,
-                            "is carried through %s, whose trips never bring it to an output that a "
-                            "loss needs",
-                            node_text(f, a, c->node));
-    }
-    return "ends nowhere";
-}
-
-ir_loc cut_loc(const struct flow *f, const struct cut *c) {
-    if (c->node) return f->m->node.at[c->node].loc;
-    return c->value ? f->m->value.at[c->value].loc : IR_NO_LOC;
-}
-
 /* ---- edges ----------------------------------------------------------------------------------- */
 
 bool cut_at_input(const struct flow *f, ir_node n, uint32_t input) {
@@ -147,12 +33,17 @@ bool cut_at_output(const struct flow *f, ir_node n, uint32_t output) {
 
 /* ---- the cut of every value ------------------------------------------------------------------ */
 
+static bool same_place(const struct flow *f, ir_node a, ir_node b) {
+    return a == b || cut_same_line(f, a, b);
+}
+
 /* Uses are met from last to first, so a later call is an earlier use. */
 static void add_cut(struct reasons *r, ir_value v, struct cut c, bool more) {
     if (!v || c.kind == CUT_NONE) return;
     struct cut *old = &r->cut[v];
-    bool same = old->kind == c.kind && old->node == c.node && old->index == c.index &&
-                old->value == c.value;
+    bool same = old->kind == c.kind && old->value == c.value &&
+                (c.kind == CUT_OUTPUT || same_place(r->f, old->node, c.node)) &&
+                old->index == c.index;
     r->more[v] |= more || (old->kind != CUT_NONE && !same);
     *old = c;
 }
@@ -194,9 +85,17 @@ static void cut_graph_output(struct reasons *r, ir_value inner, ir_node n, uint3
                              struct cut dead_end) {
     if (!inner || r->f->live[inner]) return;
     ir_value outer = output < r->m->node.at[n].n_outputs ? ir_outputs(r->m, n)[output] : 0;
-    if (outer && r->f->live[outer])
+    if (outer && r->f->live[outer]) {
         add_cut(r, inner, dead_end, false);
-    else
+        return;
+    }
+    struct ir_source source;
+    ir_node maker = r->m->value.at[inner].node;
+    struct cut cut = outer ? r->cut[outer] : (struct cut){0};
+    if (cut.kind == CUT_OUTPUT && ir_node_source(r->m, maker, &source)) {
+        cut.node = maker;
+        add_cut(r, inner, cut, r->more[outer]);
+    } else
         follow(r, inner, outer ? outer : inner);
 }
 
@@ -274,10 +173,26 @@ static void find_cuts(struct reasons *r) {
 
 /* ---- a reason for each parameter ------------------------------------------------------------- */
 
+/* (node, input) pairs: those that read a parameter, those that pass it a gradient. A program's line
+ * that was recorded several times, in several batches, is one place. */
 struct uses {
-    uint32_t n;    /* (node, input) pairs that read it */
-    ir_node first; /* of those that pass a gradient, the first */
+    uint32_t n;
+    ir_node read, first;        /* the first ones */
+    bool many_read, many_first; /* there are more, of other places */
 };
+
+static void note_use(const struct flow *f, ir_node n, ir_node *first, bool *many) {
+    if (!*first)
+        *first = n;
+    else if (!*many)
+        *many = !cut_same_line(f, *first, n);
+}
+
+/* "2 "; nothing for a recorded program, which has a use once for each batch. */
+static const char *number(const struct flow *f, struct arena *a, ir_node first, uint32_t n) {
+    struct ir_source source;
+    return ir_node_source(f->m, first, &source) ? "" : arena_printf(a, "%u ", n);
+}
 
 /* Nodes are met in the order of the text; a parameter's values are united. */
 static void count_uses(const struct flow *f, ir_graph g, struct uses *uses) {
@@ -290,13 +205,28 @@ static void count_uses(const struct flow *f, ir_graph g, struct uses *uses) {
             uint32_t ref = node->refs + node->n_outputs + i;
             uint32_t param = f->p->param_of[m->ref_value.at[ref]];
             if (!param) continue;
-            uses[param - 1].n++;
-            if (f->flows[ref] && !uses[param - 1].first) uses[param - 1].first = n;
+            struct uses *u = &uses[param - 1];
+            u->n++;
+            note_use(f, n, &u->read, &u->many_read);
+            if (f->flows[ref]) note_use(f, n, &u->first, &u->many_first);
         }
         ir_graph inner;
         if (control_of(&f->c.control, n))
             for (uint32_t j = 0; (inner = control_graph(m, n, j)); j++) count_uses(f, inner, uses);
     }
+}
+
+static void set_source(const struct flow *f, struct gradient *g, ir_node n) {
+    struct ir_source source;
+    if (ir_node_source(f->m, n, &source)) g->source = n;
+}
+
+/* A trace shows only what its batches did. */
+static const char *unread_parameter(struct program *p) {
+    if (!p->not_taken.n) return "nothing reads it";
+    return arena_printf(&p->arena, "nothing reads it in what was observed, and %u Python branch%s",
+                        p->not_taken.n,
+                        p->not_taken.n == 1 ? " was not taken" : "es were not taken");
 }
 
 static void reason_never(struct reasons *r, const struct param *param, struct uses uses,
@@ -311,51 +241,55 @@ static void reason_never(struct reasons *r, const struct param *param, struct us
         if (!cut.kind) cut = r->cut[v];
     }
     if (cut_loc(r->f, &cut) != IR_NO_LOC) g->loc = cut_loc(r->f, &cut);
+    set_source(r->f, g, cut_node(r->f, &cut));
     if (!param->value)
         g->reason = param->perhaps ? arena_printf(a,
                                                   "is listed, but the graph does not have it, "
                                                   "unless '%s' is it under another name",
                                                   param->perhaps)
                                    : "is listed, but the graph does not have it";
+    else if (param->kind == PARAM_BUFFER && !cut.kind)
+        g->reason = uses.n ? "a buffer" : "a buffer that nothing reads";
     else if (!cut.kind && uses.first)
         g->reason =
             arena_printf(a, "no trip of a loop takes its way to the loss, which begins at %s",
                          node_text(r->f, a, uses.first));
     else if (!cut.kind)
-        g->reason =
-            param->kind == PARAM_BUFFER ? "a buffer that nothing reads" : "nothing reads it";
+        g->reason = unread_parameter(r->f->p);
     else {
         const char *text = cut_text(r->f, a, &cut), *head = "";
+        const char *n = number(r->f, a, uses.read, uses.n);
         if (param->kind == PARAM_BUFFER)
             head = "a buffer: ";
         else if (more)
-            head = uses.n > 1
-                       ? arena_printf(a, "none of its %u uses reaches a loss: the first ", uses.n)
+            head = uses.many_read
+                       ? arena_printf(a, "none of its %suses reaches a loss: the first ", n)
                        : "no path from it reaches a loss: the first ";
         else if (cut.kind == CUT_INPUT || cut.kind == CUT_MAKES)
-            head = uses.n > 1 ? arena_printf(a, "each of its %u uses ", uses.n) : "its only use ";
+            head = uses.many_read ? arena_printf(a, "each of its %suses ", n) : "its only use ";
         g->reason = arena_printf(a, "%s%s", head, text);
     }
 }
 
 static void reason_reached(const struct flow *f, struct uses uses, struct gradient *g) {
     struct arena *a = &f->p->arena;
-    const char *used = "it is a loss itself";
-    if (uses.first && g->contributions == 1)
+    set_source(f, g, uses.first);
+    const char *used = "it is a loss itself", *several = number(f, a, uses.first, g->contributions);
+    if (uses.first && !uses.many_first)
         used = arena_printf(a, "gets its gradient from %s", node_text(f, a, uses.first));
     else if (uses.first)
-        used = arena_printf(a, "gets its gradient from %u uses, the first %s", g->contributions,
-                            node_text(f, a, uses.first));
+        used = arena_printf(a, "gets its gradient from %suses, the first %s",
+                            *several ? several : "several ", node_text(f, a, uses.first));
     if (g->class == GRAD_ALWAYS)
         g->reason = arena_printf(a, "%s, in every execution", used);
     else if (g->exact)
-        g->reason = arena_printf(a, "only when %s: %s", g->guard, used);
+        g->reason = arena_printf(a, "only when %s: %s", g->guard_words, used);
     else if (g->may == BDD_TRUE)
         g->reason =
             arena_printf(a, "only in some executions, and no branch alone says in which: %s", used);
     else
         g->reason = arena_printf(a, "never unless %s, and then only in some executions: %s",
-                                 g->guard, used);
+                                 g->guard_words, used);
 }
 
 void reason_all(const struct flow *f, struct reach *out) {

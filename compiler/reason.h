@@ -1,4 +1,4 @@
-/* Words about places in a model, shared by reason.c and explain.c. Text goes into the arena. */
+/* Words about places in a model (cut.c), for reason.c and explain.c. Text goes into the arena. */
 #ifndef DDPC_REASON_H
 #define DDPC_REASON_H
 
@@ -18,7 +18,7 @@ enum cut_kind {
 
 struct cut {
     enum cut_kind kind;
-    ir_node node;
+    ir_node node; /* CUT_OUTPUT: inside a branch, the node there that makes it; else 0 */
     uint32_t index;
     ir_value value;
 };
@@ -30,7 +30,11 @@ bool cut_at_output(const struct flow *f, ir_node n, uint32_t output);
 /* "ends at ArgMax (choice, line 9), whose input 'data' passes no gradient" */
 const char *cut_text(const struct flow *f, struct arena *a, const struct cut *c);
 ir_loc cut_loc(const struct flow *f, const struct cut *c);
-/* "ArgMax (choice, line 9)" */
+/* The node that a cut is at, or that makes the value at which a way ends; 0: neither. */
+ir_node cut_node(const struct flow *f, const struct cut *c);
+/* Whether both carry the same line of a recorded program. */
+bool cut_same_line(const struct flow *f, ir_node a, ir_node b);
+/* "ArgMax (choice, line 9)"; of a recorded program "argmax at model.py:91" */
 const char *node_text(const struct flow *f, struct arena *a, ir_node n);
 
 #endif

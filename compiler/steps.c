@@ -143,20 +143,16 @@ static bool add_assumptions(struct builder *b, const wish_list *wishes, struct s
     return true;
 }
 
-static bool matches(const wish_list *globs, const char *name) {
-    for (uint32_t i = 0; i < globs->n; i++)
-        if (glob_match(globs->at[i].text, name)) return true;
-    return false;
-}
-
-static void freeze(const struct builder *b, const struct step_spec *spec, struct step *step) {
+static void freeze(struct builder *b, const struct step_spec *spec, struct step *step) {
     struct program *p = b->p;
+    const struct name_set all = names_set(b, &b->frozen), own = names_set(b, &spec->frozen),
+                          trainable = names_set(b, &spec->trainable);
     step->frozen = arena_new(&p->arena, bool, p->params.n);
     for (uint32_t i = 0; i < p->params.n; i++) {
-        const char *name = ir_text(b->m, p->params.at[i].name);
-        step->frozen[i] = p->params.at[i].no_grad || (b->restricted && !b->chosen[i]) ||
-                          matches(&b->frozen, name) || matches(&spec->frozen, name) ||
-                          (spec->trainable.n && !matches(&spec->trainable, name));
+        const struct param *param = &p->params.at[i];
+        step->frozen[i] = param->no_grad || (b->restricted && !b->chosen[i]) ||
+                          names_in(b, &all, param) || names_in(b, &own, param) ||
+                          (spec->trainable.n && !names_in(b, &trainable, param));
     }
 }
 

@@ -267,6 +267,13 @@ static inline ir_value ir_input(const struct ir_module *m, ir_node n, uint32_t i
 ir_attr ir_attr_find(const struct ir_module *m, ir_node n, const char *name);
 /* Its subgraph by attribute name, or 0. */
 ir_graph ir_subgraph(const struct ir_module *m, ir_node n, const char *name);
+/* The line of a program that the node was recorded from: its attribute `source`, "FILE:LINE". */
+struct ir_source {
+    const char *text;
+    size_t file; /* the file's name is so many bytes of the text */
+    uint32_t line;
+};
+bool ir_node_source(const struct ir_module *m, ir_node n, struct ir_source *out);
 int64_t ir_attr_int(const struct ir_module *m, ir_node n, const char *name, int64_t otherwise);
 /* "ints": as in ONNX's text; "" for IR_ATTR_UNDEFINED. */
 const char *ir_attr_kind_text(enum ir_attr_kind kind);

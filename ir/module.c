@@ -137,6 +137,19 @@ int64_t ir_attr_int(const struct ir_module *m, ir_node n, const char *name, int6
     return a->kind == IR_ATTR_INT && a->n_values ? m->attr_value.at[a->values].i : otherwise;
 }
 
+bool ir_node_source(const struct ir_module *m, ir_node n, struct ir_source *out) {
+    const struct ir_attr_info *a = &m->attr.at[ir_attr_find(m, n, "source")];
+    if (a->kind != IR_ATTR_STRING || !a->n_values) return false;
+    const char *text = ir_text(m, m->attr_value.at[a->values].s), *colon = strrchr(text, ':');
+    if (!colon || colon == text || !colon[1] || strlen(colon) > 10) return false;
+    *out = (struct ir_source){.text = text, .file = (size_t)(colon - text)};
+    for (const char *digit = colon + 1; *digit; digit++) {
+        if (*digit < '0' || *digit > '9') return false;
+        out->line = out->line * 10 + (uint32_t)(*digit - '0');
+    }
+    return true;
+}
+
 uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out) {
     const struct ir_data_info *data = &m->data.at[d];
     *out = data->n_ints ? &m->ints.at[data->ints] : NULL;

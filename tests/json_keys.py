@@ -12,11 +12,12 @@ import sys
 import tempfile
 
 build, root = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
-model = """<ir_version: 8, opset_import: ["" : 17, "my.domain" : 1]>
+model = """<ir_version: 8, opset_import: ["" : 17, "my.domain" : 1],
+ metadata_props: ["ddpc.not_taken": "m.py:7 if x: (true)"]>
 g (float[2,3] x, bool turn) => (float loss)
 <float[3,3] w, float[3,3] v, float[3] unused>
 {
-   h = MatMul (x, w)
+   h = MatMul <source = "m.py:3"> (x, w)
    f = my.domain.Fancy (h)
    k = If (turn) <
       then_branch = t () => (p) { p = MatMul (f, v) },
@@ -25,7 +26,7 @@ g (float[2,3] x, bool turn) => (float loss)
    loss = ReduceMean <keepdims = 0> (k)
 }
 """
-broken = model.replace("h = MatMul (x, w)", "h = Relu (x)\n   h = MatMul (x, w)")
+broken = model.replace("h = MatMul", "h = Relu (x)\n   h = MatMul")
 VARYING = ("options", "passes_ms")
 
 

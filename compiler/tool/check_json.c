@@ -42,6 +42,14 @@ static json_t *location(struct compilation *c, ir_loc loc) {
     return json_pack("{s:i, s:i}", "line", (int)line, "column", (int)column);
 }
 
+/* The line of a recorded program. */
+static json_t *source(struct tool *t, struct compilation *c, ir_node n) {
+    struct ir_source s;
+    if (!ir_node_source(&c->module, n, &s)) return json_null();
+    const char *file = arena_strndup(&t->arena, s.text, s.file);
+    return json_pack("{s:o, s:I}", "file", text(t, file), "line", (json_int_t)s.line);
+}
+
 static json_t *parameter(struct tool *t, struct compilation *c, const struct gradient *g,
                          uint32_t i) {
     const struct param *p = &c->program.params.at[i];
@@ -57,6 +65,7 @@ static json_t *parameter(struct tool *t, struct compilation *c, const struct gra
     json_object_set_new(o, "guard", guard(t, c, g));
     json_object_set_new(o, "reason", text(t, g->reason));
     json_object_set_new(o, "location", location(c, g->loc));
+    json_object_set_new(o, "source", source(t, c, g->source));
     return o;
 }
 
@@ -92,8 +101,9 @@ static json_t *branches(struct tool *t, const struct compilation *c) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < c->branches.all.n; i++) {
         const struct branch *b = &c->branches.all.at[i];
-        json_array_append_new(
-            list, json_pack("{s:o, s:b}", "name", text(t, b->name), "uniform", (int)b->uniform));
+        json_array_append_new(list, json_pack("{s:o, s:b, s:o}", "name", text(t, b->name),
+                                              "uniform", (int)b->uniform, "description",
+                                              b->words ? text(t, b->words) : json_null()));
     }
     return list;
 }
@@ -108,7 +118,9 @@ static json_t *unknown_operators(struct tool *t, const struct program *p) {
 
 void check_json(struct tool *t, struct compilation *c, const struct advices *a,
                 const string_list *denied, FILE *out) {
-    json_t *steps = json_array(), *reasons = json_array();
+    json_t *steps = json_array(), *reasons = json_array(), *not_taken = json_array();
+    for (uint32_t i = 0; i < c->program.not_taken.n; i++)
+        json_array_append_new(not_taken, text(t, c->program.not_taken.at[i]));
     for (uint32_t i = 0; i < denied->n; i++) json_array_append_new(reasons, text(t, denied->at[i]));
     for (uint32_t s = 0; s < c->program.steps.n; s++)
         json_array_append_new(steps, step(t, c, a, s));
@@ -123,6 +135,7 @@ void check_json(struct tool *t, struct compilation *c, const struct advices *a,
     json_object_set_new(root, "steps", steps);
     json_object_set_new(root, "branches", branches(t, c));
     json_object_set_new(root, "unknown_operators", unknown_operators(t, &c->program));
+    json_object_set_new(root, "not_taken", not_taken);
     json_object_set_new(root, "denied", reasons);
     json_dumpf(root, out, JSON_INDENT(1));
     fputc('\n', out);

@@ -14,7 +14,7 @@
 #include "modules.h"
 #include <string.h>
 
-enum { MAX_WHY = 40, NAMES_IN_GROUP = 3, NAMES_IN_PASTE = 6 };
+enum { MAX_WHY = 40, MAX_NOT_TAKEN = 5, NAMES_IN_GROUP = 3, NAMES_IN_PASTE = 6 };
 
 struct report {
     struct tool *t;
@@ -26,9 +26,9 @@ struct report {
 
 static void section(struct report *r, const char *heading) { r->heading = heading; }
 
-/* Starts a line of the section. */
+/* Starts a line of the section, in the ninth column or behind the heading. */
 static FILE *line(struct report *r) {
-    fprintf(r->out, "%-9s", r->heading ? r->heading : "");
+    fprintf(r->out, "%-8s ", r->heading ? r->heading : "");
     r->heading = NULL;
     return r->out;
 }
@@ -118,7 +118,8 @@ static void put_loop(struct report *r, const struct module_group *groups, uint32
         }
     }
     if (*separator == 'f') return;
-    fprintf(r->out, "]: model.%s(n).requires_grad_(False)%s\n",
+    const char *module = r->c->program.module;
+    fprintf(r->out, "]: %s.%s(n).requires_grad_(False)%s\n", module ? module : "model",
             modules ? "get_submodule" : "get_parameter", comment);
 }
 
@@ -190,7 +191,7 @@ static void put_flags(struct report *r, const struct advice *a) {
                 a->static_graph ? "  # static_graph=True is safe too" : "");
         fputs("# Trainer: TrainingArguments(ddp_find_unused_parameters=False)\n", line(r));
         fputs("# accelerate and Lightning (strategy=\"ddp\"): as they are\n", line(r));
-        if (r->c->program.evidence == EVIDENCE_OBSERVED)
+        if (r->c->program.traced)
             fputs("# check once, after a backward: [n for n, p in model.named_parameters() if "
                   "p.requires_grad and p.grad is None] must be []\n",
                   line(r));
@@ -219,7 +220,7 @@ static void put_toggle(struct report *r, uint32_t s) {
 
 /* What neighbours may share: the guard, since the reason of a conditional parameter also names its
  * own first use. */
-static const char *why(const struct gradient *g) { return g->guard ? g->guard : g->reason; }
+static const char *why(const struct gradient *g) { return g->guard ? g->guard_words : g->reason; }
 
 /* A guard that is always true says nothing: that some executions have no gradient depends on no
  * branch alone, as in a loop of unknown length. */
@@ -236,7 +237,16 @@ static void put_group(struct report *r, struct module_group g) {
     if (g.n > NAMES_IN_GROUP) fprintf(r->out, " and %u more", g.n - NAMES_IN_GROUP);
 }
 
-static void put_place(struct report *r, ir_loc loc) {
+/* Where to look: a line of the program that was recorded, if the reason does not name it, else one of
+ * the model. */
+static void put_place(struct report *r, const struct gradient *g) {
+    struct ir_source source;
+    if (ir_node_source(r->c->program.m, g->source, &source)) {
+        if (g->guard || !strstr(g->reason, source.text))
+            fprintf(r->out, " (%s)", shown(r, source.text));
+        return;
+    }
+    ir_loc loc = g->guard_loc != IR_NO_LOC ? g->guard_loc : g->loc;
     if (loc == IR_NO_LOC) return;
     uint32_t at, column;
     source_position(&r->c->source, loc, &at, &column);
@@ -269,7 +279,7 @@ static void put_why(struct report *r, uint32_t s) {
             fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
                     shown(r, why(g)));
         if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
-        put_place(r, g->guard_loc != IR_NO_LOC ? g->guard_loc : g->loc);
+        put_place(r, g);
         fputc('\n', r->out);
     }
     if (left) fprintf(line(r), "... and %u more; --format=json has them all\n", left);
@@ -278,6 +288,21 @@ static void put_why(struct report *r, uint32_t s) {
                 r->a->all.count[GRAD_FROZEN] ? "trained " : "",
                 p->complete ? "" : " that the model shows",
                 p->evidence == EVIDENCE_OBSERVED ? "what was observed" : "every execution");
+}
+
+/* ---- NOT TAKEN ------------------------------------------------------------------------------- */
+
+static void put_not_taken(struct report *r) {
+    const string_list *not_taken = &r->c->program.not_taken;
+    if (!not_taken->n) return;
+    section(r, "NOT TAKEN");
+    fprintf(line(r), "%u Python branch%s that no batch took\n", not_taken->n,
+            not_taken->n == 1 ? "" : "es");
+    for (uint32_t i = 0; i < not_taken->n && i < MAX_NOT_TAKEN; i++)
+        fprintf(line(r), "%s\n", shown(r, not_taken->at[i]));
+    if (not_taken->n > MAX_NOT_TAKEN)
+        fprintf(line(r), "... and %u more; --format=json has them all\n",
+                not_taken->n - MAX_NOT_TAKEN);
 }
 
 /* ---- LOSS ------------------------------------------------------------------------------------ */
@@ -339,4 +364,5 @@ void check_text(struct tool *t, struct compilation *c, const struct advices *a, 
     section(&r, "BASIS");
     fprintf(line(&r), "%s; ", shown(&r, p->basis));
     put_counts(&r, &a->all);
+    put_not_taken(&r);
 }
