@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .. import Error, command
 from . import agree, text
+from .branches import Branches
 from .module import Kept, Parameters, parameters_of, random_state, state_kept, unwrap
 from .record import Recorder
 from .trace import Trace
@@ -90,7 +91,7 @@ def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Di
     return value
 
 
-def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss]
+def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss], watched: Branches
            ) -> Tuple[Trace, Set[str]]:
     """One batch: its trace, and the parameters that got a gradient."""
     args, kwargs = arguments(batch)
@@ -99,7 +100,7 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
     rewind = random_state()
     for name, t in named_arguments(module, args, kwargs):
         recorder.add_input(name, t)
-    with recorder:
+    with watched, recorder:
         output = module(*args, **kwargs)
         value = loss_of(output, loss, args, kwargs)
     recorder.set_loss(value)
@@ -123,13 +124,14 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
     todo = steps if steps is not None else {text.ALONE: (batches, loss)}
     traces: Dict[str, List[Trace]] = {}
     seen: Dict[str, List[Set[str]]] = {}
+    watched = Branches(module, *(step_loss for _, step_loss in todo.values() if step_loss is not None))
     start = time.perf_counter()
     with state_kept(module) as kept, torch.enable_grad():
         for step, (step_batches, step_loss) in todo.items():
             known: Dict[tuple, Trace] = {}
             seen[step] = []
             for batch in step_batches or ():
-                trace, got = record(module, owned, kept, batch, step_loss)
+                trace, got = record(module, owned, kept, batch, step_loss, watched)
                 seen[step].append(got)
                 known.setdefault(trace.signature(), trace).batches.append(len(seen[step]))
                 notes += trace.foreign
@@ -137,7 +139,9 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
                 raise Error("there are no batches" + ("" if step == text.ALONE else f" for step {step}")
                             + "; one that the module takes is enough to begin with", 2)
             traces[step] = list(known.values())
-    written = text.write(type(module).__name__, owned, traces, torch.__version__, {})
+    written = text.write(type(module).__name__, owned, traces, torch.__version__,
+                         {"ddpc.not_taken": "\n".join(watched.not_taken())})
+    notes += [watched.note] if watched.note else []
     seconds = time.perf_counter() - start
     total = agree.compare(written, traces, seen)
     return Recording(written, total, sum(map(len, seen.values())), seconds, list(dict.fromkeys(notes)))
