@@ -70,12 +70,17 @@ static double all_bytes(struct work *w) {
     return sum;
 }
 
-/* One kernel of `flops` for each wanted one of the first two inputs, and a reduction for the third.
- */
-static void product(struct work *w, double flops, double efficiency) {
-    for (uint32_t i = 0; i < 2; i++)
+/* One kernel of `flops` for each wanted one of the two factors, and a reduction for the bias. */
+static void product_of(struct work *w, uint32_t factors, uint32_t bias, double flops,
+                       double efficiency) {
+    for (uint32_t i = factors; i < factors + 2; i++)
         if (wanted(w, input(w, i))) kernel(w, flops, efficiency, all_bytes(w));
-    if (wanted(w, input(w, 2))) kernel(w, 0, 1, bytes(w, output(w, 0)) + bytes(w, input(w, 2)));
+    ir_value b = input(w, bias);
+    if (wanted(w, b)) kernel(w, 0, 1, bytes(w, output(w, 0)) + bytes(w, b));
+}
+
+static void product(struct work *w, double flops, double efficiency) {
+    product_of(w, 0, 2, flops, efficiency);
 }
 
 static void free_view(struct work *w) { (void)w; }
@@ -92,6 +97,12 @@ static void elementwise(struct work *w) {
 
 static void matmul(struct work *w) {
     product(w, 2 * elements(w, output(w, 0)) * dim(w, input(w, 0), -1), w->dev->matmul);
+}
+
+/* torch: the bias comes first. */
+static void addmm(struct work *w) {
+    double inner = dim(w, input(w, 1), -1);
+    product_of(w, 1, 0, 2 * elements(w, output(w, 0)) * inner, w->dev->matmul);
 }
 
 static void gemm(struct work *w) {
@@ -175,12 +186,33 @@ static void einsum(struct work *w) {
         if (wanted(w, input(w, i))) kernel(w, 2 * size, w->dev->matmul, all_bytes(w));
 }
 
-static const struct formula {
+/* torch's recurrent layers and multi-head attention in one call: every row of the first input meets
+ * each weight matrix, twice the forward's products. */
+static void layers(struct work *w) {
+    double weights = 0, rows = elements(w, input(w, 0)) / dim(w, input(w, 0), -1);
+    for (uint32_t i = 1; i < w->m->node.at[w->node].n_inputs; i++) {
+        ir_value v = input(w, i);
+        if (v && w->m->type.at[w->m->value.at[v].type].rank == 2) weights += elements(w, v);
+    }
+    kernel(w, 4 * rows * weights, w->dev->matmul, 2 * all_bytes(w));
+}
+
+/* torch: what was read, in whatever place of the call, gets a dense gradient. */
+static void lookup(struct work *w) {
+    double traffic = bytes(w, output(w, 0));
+    for (uint32_t i = 0; i < w->m->node.at[w->node].n_inputs; i++)
+        if (wanted(w, input(w, i))) traffic += bytes(w, input(w, i));
+    kernel(w, 0, 1, traffic);
+}
+
+struct formula {
     const char *op;
     uint32_t inputs; /* that it looks at; 0 for views */
     void (*run)(struct work *w);
-} formulas[] = {
-    /* Ascending by name. */
+};
+
+/* Both ascending by name. */
+static const struct formula formulas[] = {
     {"Attention", 3, attention},
     {"BatchNormalization", 1, normalization},
     {"Conv", 2, conv},
@@ -209,12 +241,59 @@ static const struct formula {
     {"Unsqueeze", 0, free_view},
 };
 
-static const struct formula *formula_of(const char *op) {
-    uint32_t low = 0, high = sizeof formulas / sizeof *formulas;
+static const struct formula torch_formulas[] = {
+    {"T", 0, free_view},
+    {"__getitem__", 1, lookup},
+    {"__matmul__", 2, matmul},
+    {"addmm", 3, addmm},
+    {"alias", 0, free_view},
+    {"baddbmm", 3, addmm},
+    {"batch_norm", 1, normalization},
+    {"bmm", 2, matmul},
+    {"conv1d", 2, conv},
+    {"conv2d", 2, conv},
+    {"conv3d", 2, conv},
+    {"conv_transpose1d", 2, conv_transpose},
+    {"conv_transpose2d", 2, conv_transpose},
+    {"conv_transpose3d", 2, conv_transpose},
+    {"detach", 0, free_view},
+    {"embedding", 2, lookup},
+    {"embedding_bag", 2, lookup},
+    {"flatten", 0, free_view},
+    {"gather", 2, lookup},
+    {"group_norm", 1, normalization},
+    {"gru", 3, layers},
+    {"index_select", 2, lookup},
+    {"instance_norm", 1, normalization},
+    {"layer_norm", 1, normalization},
+    {"linear", 2, matmul},
+    {"lstm", 3, layers},
+    {"matmul", 2, matmul},
+    {"mm", 2, matmul},
+    {"movedim", 0, free_view},
+    {"multi_head_attention_forward", 3, layers},
+    {"permute", 0, free_view},
+    {"reshape", 0, free_view},
+    {"rms_norm", 1, normalization},
+    {"rnn_relu", 3, layers},
+    {"rnn_tanh", 3, layers},
+    {"scaled_dot_product_attention", 3, attention},
+    {"squeeze", 0, free_view},
+    {"swapaxes", 0, free_view},
+    {"t", 0, free_view},
+    {"transpose", 0, free_view},
+    {"unflatten", 0, free_view},
+    {"unsqueeze", 0, free_view},
+    {"view", 0, free_view},
+    {"view_as", 0, free_view},
+};
+
+static const struct formula *formula_of(const struct formula *table, size_t n, const char *op) {
+    size_t low = 0, high = n;
     while (low < high) {
-        uint32_t mid = (low + high) / 2;
-        int order = strcmp(op, formulas[mid].op);
-        if (order == 0) return &formulas[mid];
+        size_t mid = (low + high) / 2;
+        int order = strcmp(op, table[mid].op);
+        if (order == 0) return &table[mid];
         if (order < 0)
             high = mid;
         else
@@ -230,7 +309,11 @@ double cost_backward_us(const struct program *p, const struct device *dev, ir_no
     struct work w = {.m = m, .dev = dev, .needs = needs, .node = n};
     const char *domain = ir_text(m, node->domain);
     const struct formula *f = NULL;
-    if (!*domain || strcmp(domain, "ai.onnx") == 0) f = formula_of(ir_text(m, node->op));
+    const char *op = ir_text(m, node->op);
+    if (!*domain || strcmp(domain, "ai.onnx") == 0)
+        f = formula_of(formulas, sizeof formulas / sizeof *formulas, op);
+    else if (strcmp(domain, "torch") == 0)
+        f = formula_of(torch_formulas, sizeof torch_formulas / sizeof *torch_formulas, op);
     bool complete = f && (f->inputs == 0 || output(&w, 0));
     for (uint32_t i = 0; complete && i < f->inputs; i++) complete = input(&w, i) != 0;
     if (complete)

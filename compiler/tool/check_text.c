@@ -218,9 +218,25 @@ static void put_toggle(struct report *r, uint32_t s) {
 
 /* ---- WHY ------------------------------------------------------------------------------------- */
 
-/* What neighbours may share: the guard, since the reason of a conditional parameter also names its
+/* What is said of a group: the guard, since the reason of a conditional parameter also names its
  * own first use. */
 static const char *why(const struct gradient *g) { return g->guard ? g->guard_words : g->reason; }
+
+/* What neighbours share: that, but for the line of a recorded program. */
+static const char *why_key(struct report *r, const struct gradient *g) {
+    struct ir_source source;
+    const char *text = why(g), *at;
+    if (!ir_node_source(r->c->program.m, g->source, &source)) return text;
+    if (!(at = strstr(text, source.text))) return text;
+    return arena_printf(&r->t->arena, "%.*s%s", (int)(at - text), text, at + strlen(source.text));
+}
+
+/* Whether all of a group give the first one's reason. */
+static bool same_why(const struct gradient *g, const char *const *key, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++)
+        if (key[i] && strcmp(why(g), why(&g[i])) != 0) return false;
+    return true;
+}
 
 /* A guard that is always true says nothing: that some executions have no gradient depends on no
  * branch alone, as in a loop of unknown length. */
@@ -259,7 +275,7 @@ static void put_why(struct report *r, uint32_t s) {
     const char **key = choose_none(r);
     for (uint32_t i = 0; i < p->params.n; i++)
         if (key[i] && (gradient[i].class == GRAD_NEVER || gradient[i].class == GRAD_CONDITIONAL))
-            key[i] = why(&gradient[i]);
+            key[i] = why_key(r, &gradient[i]);
     uint32_t lines = 0, left = 0;
     for (uint32_t i = 0; i < p->params.n; i++) {
         if (!key[i] || !*key[i]) continue;
@@ -279,6 +295,7 @@ static void put_why(struct report *r, uint32_t s) {
             fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
                     shown(r, why(g)));
         if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
+        if (!same_why(g, &key[i + 1 - group.n], group.n)) fputs("; the others alike", r->out);
         put_place(r, g);
         fputc('\n', r->out);
     }

@@ -15,7 +15,7 @@ static double cost_of(const struct device *dev, const char *inputs, const char *
                       const char *node, bool *unknown) {
     char text[1024];
     snprintf(text, sizeof text,
-             "<ir_version: 10, opset_import: [\"\" : 24]>\n"
+             "<ir_version: 10, opset_import: [\"\" : 24, \"torch\" : 1]>\n"
              "g (%s) => (float loss) <%s> { %s\n loss = ReduceSum <keepdims = 0> (y) }\n",
              inputs, params, node);
     struct fixture f = {0};
@@ -99,6 +99,54 @@ Test(cost, recurrent_and_einsum) {
     expect("float[2,3,4] h", "float[2,4,5] w, float[2,3,5] y",
            "y = Einsum <equation = \"bij,bjk->bik\"> (h, w)", 2 * 2. * 2 * 3 * 4 * 5,
            2 * 4. * (24 + 40 + 30));
+}
+
+Test(cost, recorded_calls_are_counted_as_the_operators_are) {
+    static const struct {
+        const char *inputs, *params, *torch, *onnx;
+    } pairs[] = {
+        {"float[3,6,7] h, float[3,6,5] y", "float[7,5] w, float[5,7] v, float[5] b",
+         "y = torch.linear (h, v)", "y = MatMul (h, w)"},
+        {"float[6,7] h, float[6,5] y", "float[7,5] w, float[5] b", "y = torch.addmm (b, h, w)",
+         "y = Gemm (h, w, b)"},
+        {"float[2,4,16,16] h, float[2,8,16,16] y", "float[8,4,3,3] w", "y = torch.conv2d (h, w)",
+         "y = Conv <pads = [1,1,1,1]> (h, w)"},
+        {"float[2,4,16,16] h, float[2,8,32,32] y", "float[4,8,2,2] w",
+         "y = torch.conv_transpose2d (h, w)", "y = ConvTranspose <strides = [2,2]> (h, w)"},
+        {"float[2,3,8,4] h, float[2,3,8,4] y", "float[1] p",
+         "y = torch.scaled_dot_product_attention (h, k, v)", "y = Attention (h, k, v)"},
+        {"int64[5] x, float[5,7] y", "float[1000,7] e", "y = torch.embedding (x, e)",
+         "y = Gather (e, x)"},
+        {"float[6,7] h, float[6,7] y", "float[7] s, float[7] b", "y = torch.layer_norm (h, s, b)",
+         "y = LayerNormalization (h, s, b)"},
+        {"float[6,7] h, float[6,7] y", "float[1] p", "y = torch.gelu (h)", "y = Gelu (h)"},
+        {"float[6,7] h, float[42] y", "float[1] p", "y = torch.view (h)", "y = Identity (h)"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const struct device *devices[] = {&arithmetic, &traffic};
+        for (int d = 0; d < 2; d++) {
+            /* The result's type is declared among the items, as a recorder does. */
+            char params[256], inputs[128];
+            const char *comma = strstr(pairs[i].inputs, ", float");
+            snprintf(
+                inputs, sizeof inputs, "%.*s%s", (int)(comma - pairs[i].inputs), pairs[i].inputs,
+                strstr(pairs[i].torch, "(h, k, v)") ? ", float[2,3,8,4] k, float[2,3,8,4] v" : "");
+            snprintf(params, sizeof params, "%s%s", pairs[i].params, comma);
+            bool unknown = false;
+            double torch = cost_of(devices[d], inputs, params, pairs[i].torch, &unknown);
+            cr_expect(!unknown, "%s", pairs[i].torch);
+            double onnx = cost_of(devices[d], inputs, params, pairs[i].onnx, NULL);
+            cr_expect(fabs(torch - onnx) < 1e-9, "%s: %g, not %g", pairs[i].torch, torch, onnx);
+        }
+    }
+}
+
+Test(cost, recurrent_layers_in_one_call) {
+    double w = 12 * 5 + 12 * 3, rows = 6 * 2;
+    expect("float[6,2,5] h, float[1,2,3] x0",
+           "float[12,5] w, float[12,3] r, float[12] b, float[6,2,3] y",
+           "y = torch.lstm (h, x0, w, r, b)", 4 * rows * w,
+           2 * 4 * (6 * 2 * 5 + 2 * 3 + w + 12 + 6 * 2 * 3));
 }
 
 Test(cost, roofline) {
