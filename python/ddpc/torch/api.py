@@ -22,6 +22,8 @@ Batch = Union[Tensor, Sequence[Any], Mapping[str, Any]]
 Loss = Callable[..., Tensor]
 Steps = Mapping[str, Tuple[Iterable[Batch], Optional[Loss]]]
 
+MOST_PATHS = 100  # branches of a text, each inside the one before; what a person still reads is far below
+
 
 @dataclass
 class Recording:
@@ -133,7 +135,10 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
             for batch in step_batches or ():
                 trace, got = record(module, owned, kept, batch, step_loss, watched)
                 seen[step].append(got)
-                known.setdefault(trace.signature(), trace).batches.append(len(seen[step]))
+                known.setdefault(trace.signature(), trace).add_batch(trace, len(seen[step]))
+                if len(known) > MOST_PATHS:
+                    raise Error(f"batches took {len(known)} different paths; give fewer batches, or fix what varies "
+                                "(a random depth, the number of rounds of a loop) to the cases that matter", 1)
                 notes += trace.foreign
             if not seen[step]:
                 raise Error("there are no batches" + ("" if step == text.ALONE else f" for step {step}")

@@ -8,6 +8,7 @@ steps stand side by side in the graph, each with its own loss.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .module import Parameters
@@ -40,7 +41,9 @@ def identifier(s: str) -> str:
 def type_of(value: Value) -> str:
     if not value.dtype:
         return ""
-    shape = "[" + ",".join(map(str, value.shape)) + "]" if value.shape else ""
+    if value.shape is None:
+        return f"{value.dtype}[] "  # of any rank
+    shape = "[" + ",".join("?" if n is None else str(n) for n in value.shape) + "]" if value.shape else ""
     return f"{value.dtype}{shape} "
 
 
@@ -51,7 +54,7 @@ class Writer:
         self.p, self.steps = parameters, steps
         self.taken = {*parameters.parameters, *parameters.buffers}
         self.numbers = 0
-        self.inputs: Dict[str, str] = {}  # name -> declaration
+        self.inputs: Dict[str, Value] = {}
         self.outputs: List[str] = []  # declarations
         self.info: List[str] = []  # types of the main graph's values
         self.lines: List[str] = []
@@ -81,22 +84,11 @@ class Writer:
         names: List[str] = []
         used = {v for node in trace.nodes for v in (*node.inputs, *node.outputs)}
         for v, value in enumerate(trace.values):
-            if value.kind == "input":
-                self.add_input(value)
             if value.kind == "node":
                 names.append((ends.get(v) or self.number()) if v in used else "")
             else:
                 names.append(value.name)
         return names
-
-    def add_input(self, value: Value) -> None:
-        old = self.inputs.get(value.name)
-        new = type_of(value)
-        if old is not None and old != new:  # the sizes differ between batches
-            new = f"{value.dtype}[{','.join('?' for _ in value.shape)}] "
-            if value.dtype and len(value.shape) != old.count(",") + ("[" in old):
-                new = f"{value.dtype}[] "
-        self.inputs[value.name] = new
 
     def body(self, trace: Trace, ends: Sequence[Tuple[str, int]], frozen: Iterable[str], indent: str
              ) -> Tuple[List[str], List[str]]:
@@ -163,7 +155,7 @@ class Writer:
         results = list(types)
         total = sum(len(t.batches) for t in traces)
         for k, trace in enumerate(traces[:-1]):
-            self.inputs[condition(step, k)] = "bool "
+            self.inputs[condition(step, k)] = Value("input", "bool", (), condition(step, k))
             batches = ", ".join(map(str, trace.batches))
             self.props[f"ddpc.branch.{condition(step, k)}"] = (
                 f"batch{'es' if len(trace.batches) > 1 else ''} {batches} of {total}")
@@ -200,10 +192,12 @@ class Writer:
     # ---- the whole ------------------------------------------------------------------------------------------------
 
     def write(self, name: str, version: str, more: Mapping[str, str]) -> str:
-        for traces in self.steps.values():  # inputs have their names before anything else
+        for step, traces in self.steps.items():  # inputs have their names before anything else
             for trace in traces:
-                self.taken.update(v.name for v in trace.values if v.kind == "input")
-            self.taken.update(condition(step, k) for step, traces in self.steps.items() for k in range(len(traces)))
+                for value in trace.inputs().values():
+                    self.inputs.setdefault(value.name, replace(value)).widen(value)
+            self.taken.update(condition(step, k) for k in range(len(traces)))
+        self.taken.update(self.inputs)
         for step, traces in self.steps.items():
             self.step(step, traces)
         batches = sum(len(t.batches) for traces in self.steps.values() for t in traces)
@@ -214,7 +208,7 @@ class Writer:
                  "ddpc.module": f"model.{self.p.path}" if self.p.path else "", **more}
         shown = ",\n     ".join(f"{text(k)}: {text(v)}" for k, v in props.items() if v)
         declared = [f"{type_of(leaf(t))}{quoted(n)}" for n, t in {**self.p.parameters, **self.p.buffers}.items()]
-        inputs = ", ".join(f"{kind}{quoted(n)}" for n, kind in self.inputs.items())
+        inputs = ", ".join(f"{type_of(value)}{quoted(name)}" for name, value in self.inputs.items())
         info = ",\n ".join([*declared, *self.info])
         return "\n".join([
             "<", '  ir_version: 10, opset_import: ["" : 21, "torch" : 1, "ddpc" : 1],',

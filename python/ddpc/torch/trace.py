@@ -8,7 +8,7 @@ gradient whenever a float output of it has one, and `StopGradient` marks where n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 STOP = "StopGradient"
 
@@ -19,9 +19,18 @@ class Value:
 
     kind: str  #: "parameter", "buffer", "input" or "node"
     dtype: str  #: ONNX's name of the element type, "" if it has none
-    shape: Tuple[int, ...]  #: sizes
+    shape: Optional[Tuple[Optional[int], ...]]  #: sizes; None where they differ between batches
     name: str = ""  #: of a parameter, buffer or input
     stopped: bool = False  #: a parameter whose requires_grad was False at this use
+
+    def widen(self, other: "Value") -> None:
+        """Forgets what another batch has differently."""
+        if self.dtype != other.dtype:
+            self.dtype = ""
+        if self.shape is None or other.shape is None or len(self.shape) != len(other.shape):
+            self.shape = None
+        else:
+            self.shape = tuple(a if a == b else None for a, b in zip(self.shape, other.shape))
 
 
 @dataclass
@@ -47,6 +56,15 @@ class Trace:
     foreign: List[str] = field(default_factory=list)  #: tensors that train but are no parameters, in words
     replaced: bool = False  #: re-entrant checkpoints ran as plain calls, so this is not the code that trains
     batches: List[int] = field(default_factory=list)  #: numbers of the batches that took this path, from 1
+
+    def inputs(self) -> Dict[str, Value]:
+        return {v.name: v for v in self.values if v.kind == "input"}
+
+    def add_batch(self, other: "Trace", number: int) -> None:
+        """Another batch that took the same path, perhaps with other sizes."""
+        self.batches.append(number)
+        for name, value in self.inputs().items():
+            value.widen(other.inputs().get(name, value))
 
     def prune(self) -> None:
         """Drops what neither depends on a parameter nor reaches the loss or an output (counters, masks)."""
