@@ -81,8 +81,7 @@ static void finish(const struct program *p, const enum grad_class *class, const 
         out->verdict == VERDICT_NOT_NEEDED && !out->returned.n && p->evidence == EVIDENCE_PROVED;
 }
 
-/* What a parameter counts as that is `a` in some steps and `b` in another. */
-static enum grad_class merge(enum grad_class a, enum grad_class b) {
+enum grad_class advice_merge(enum grad_class a, enum grad_class b) {
     if (a == b) return a;
     bool rests = (a == GRAD_NEVER || a == GRAD_FROZEN) && (b == GRAD_NEVER || b == GRAD_FROZEN);
     return rests ? GRAD_NEVER : GRAD_CONDITIONAL;
@@ -101,7 +100,7 @@ void advices_give(struct program *p, const struct reach *reach, struct advices *
             class[i] = reach[s].gradient[i].class;
             any_conditional[i] |= class[i] == GRAD_CONDITIONAL;
             if (s == 0) out->class[i] = class[i];
-            out->class[i] = merge(out->class[i], class[i]);
+            out->class[i] = advice_merge(out->class[i], class[i]);
         }
         struct advice *a = &out->step[s];
         count(p, class, a);

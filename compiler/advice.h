@@ -30,6 +30,9 @@ struct advices {
 void advices_give(struct program *p, const struct reach *reach, struct advices *out);
 void advices_free(struct advices *a);
 
+/* What a parameter counts as over all steps that is `a` in some and `b` in another. */
+enum grad_class advice_merge(enum grad_class a, enum grad_class b);
+
 /* The names that DDP's ignore list needs for a parameter: each of its names, with and without the
  * dot that DDP puts before a name of the root module. Appended to `out`, in `a`. */
 void advice_ignore_names(const struct program *p, uint32_t param, struct arena *a,

@@ -104,7 +104,7 @@ static bdd parse_primary(struct guard *g) {
         return branch_named(g->r, from + 1, (size_t)(close - from - 1));
     }
     while (g->at < g->end && !isspace((unsigned char)*g->at) && !strchr("!&|()\"", *g->at)) g->at++;
-    struct word w = {from, (size_t)(g->at - from), false};
+    struct word w = {.text = from, .length = (size_t)(g->at - from)};
     if (!w.length) return complain(g, "a branch's name must stand here");
     if (word_is(w, "true")) return BDD_TRUE;
     if (word_is(w, "false")) return BDD_FALSE;
@@ -355,7 +355,7 @@ bool from_list_read(struct program *p, struct ir_module *m, const struct options
         .m = m, .complete = true, .evidence = EVIDENCE_UNKNOWN, .basis = "unknown"};
     struct reader r = {.p = p, .o = o, .b = b};
     struct step step = {.name = strtab_addz(&m->strings, "train")};
-    if (!check_flags(o, d) || !lines_open(&r.lines, o->from_list, d)) return false;
+    if (!check_flags(o, d) || !lines_open(&r.lines, o->from_list, "list", d)) return false;
     for (uint32_t i = 0; i < o->uniform.n; i++) vec_push(&p->uniform, o->uniform.at[i]);
 
     bool ok = read_all(&r, &step);

@@ -9,11 +9,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-bool lines_open(struct lines *l, const char *path, struct diags *d) {
+bool lines_open(struct lines *l, const char *path, const char *what, struct diags *d) {
     *l = (struct lines){.path = path, .diags = d};
     const char *why;
     if (!source_open(&l->source, path, &why)) {
-        diag_plain(d, DIAG_CANNOT_READ, path, "cannot read the list: %s", why);
+        diag_plain(d, DIAG_CANNOT_READ, path, "cannot read the %s: %s", what, why);
         return false;
     }
     l->path = l->source.name; /* which calls standard input by a name */
@@ -54,8 +54,9 @@ static struct word quoted_word(struct line *line, struct arena *a) {
         if (*p == '\\' && p + 1 < line->end) p++;
         text[n++] = *p;
     }
-    line->at = p < line->end ? p + 1 : p;
-    return (struct word){text, n, true};
+    struct word w = {text, n, true, p == line->end, line->at};
+    line->at = w.open ? p : p + 1;
+    return w;
 }
 
 bool line_word(struct line *line, struct arena *a, struct word *out) {
@@ -70,7 +71,7 @@ bool line_word(struct line *line, struct arena *a, struct word *out) {
     const char *from = line->at;
     while (line->at < line->end && (bracket || !isspace((unsigned char)*line->at)))
         if (*line->at++ == ']') bracket = false;
-    *out = (struct word){from, (size_t)(line->at - from), false};
+    *out = (struct word){from, (size_t)(line->at - from), false, false, from};
     return true;
 }
 
@@ -79,7 +80,7 @@ struct word line_rest(struct line *line) {
     const char *end = line->at;
     while (end < line->end && *end != '#') end++;
     while (end > line->at && isspace((unsigned char)end[-1])) end--;
-    struct word rest = {line->at, (size_t)(end - line->at), false};
+    struct word rest = {line->at, (size_t)(end - line->at), false, false, line->at};
     line->at = line->end;
     return rest;
 }

@@ -1,4 +1,4 @@
-/* Small text files of one record a line: --params and --from-list.
+/* Small text files of one record a line: --params, --from-list, --policy.
  *
  * A line is words between blanks; '#' starts a comment where a word could start; a word in double
  * quotes may hold anything, with \" and \\ inside. A shape is one word: `3x5` or `[3,5]`; `[]` or
@@ -23,11 +23,12 @@ struct line {
 struct word {
     const char *text; /* not terminated */
     size_t length;
-    bool quoted;
+    bool quoted, open; /* open: no quote closes it */
+    const char *from;  /* where it stands in the file, its quote included */
 };
 
-/* False after reporting. */
-bool lines_open(struct lines *l, const char *path, struct diags *d);
+/* `what` it is, in a message: "list". False after reporting. */
+bool lines_open(struct lines *l, const char *path, const char *what, struct diags *d);
 void lines_close(struct lines *l);
 /* The next line that has a word. False at the end. */
 bool lines_next(struct lines *l, struct line *out);

@@ -55,7 +55,7 @@ static bool read_entry(struct params_list *list, struct lines *l, struct line li
 bool params_file_read(struct params_list *list, struct ir_module *m, const char *path,
                       struct diags *d) {
     struct lines l;
-    if (!lines_open(&l, path, d)) return false;
+    if (!lines_open(&l, path, "list", d)) return false;
     struct arena scratch = {0};
     bool ok = true;
     for (struct line line; lines_next(&l, &line);)

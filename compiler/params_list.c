@@ -13,6 +13,7 @@
  * pool, so that a hundred thousand lines cost no more than reading them. */
 #include "lines.h"
 #include "program_build.h"
+#include "wrappers.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,24 +277,12 @@ static void warn_unlisted(struct listing *l) {
 
 enum { FEW_SPEAK_FOR_THEMSELVES = 3 };
 
-/* What a module's wrappers put before its names: DistributedDataParallel, torch.compile, PEFT. */
-static const char *const wrappers[] = {"module.", "_orig_mod.", "base_model.model."};
-
 /* The wrappers' part of all names in the list: how many bytes. */
 static size_t wrapped(const struct listing *l) {
-    const struct ir_module *m = l->b->m;
-    size_t prefix = 0;
-    for (bool more = l->list.all.n > 0; more;) {
-        more = false;
-        for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers && !more; w++) {
-            size_t n = strlen(wrappers[w]);
-            more = true;
-            for (uint32_t i = 0; i < l->list.all.n && more; i++)
-                more = !strncmp(ir_text(m, l->list.all.at[i].name) + prefix, wrappers[w], n);
-            if (more) prefix += n;
-        }
-    }
-    return prefix;
+    const char **names = arena_new(&l->b->scratch, const char *, l->list.all.n);
+    for (uint32_t i = 0; i < l->list.all.n; i++)
+        names[i] = ir_text(l->b->m, l->list.all.at[i].name);
+    return wrappers_prefix(names, l->list.all.n);
 }
 
 /* A list of another module than the model's: one message about all its names, not one about each.

@@ -59,7 +59,7 @@ struct profile *profile_read(const char *path, struct diags *d) {
     struct lines lines;
     struct line line;
     const char *why;
-    if (!lines_open(&lines, path, d)) return NULL;
+    if (!lines_open(&lines, path, "profile", d)) return NULL;
     struct profile *f = calloc(1, sizeof *f);
     if (!f) arena_out_of_memory(sizeof *f);
     strtab_init(&f->names);

@@ -58,7 +58,8 @@ def run(command, stream):
 ops = "--assume-differentiable my.*"
 runs = {
     "ddpc check --format=json": ["ddpc check m.ir --format=json --deny=never " + ops,
-                                 "ddpc check bert.ir --format=json"],
+                                 "ddpc check bert.ir --format=json",
+                                 "ddpc check m.ir --format=json --baseline old.json --policy policy " + ops],
     "ddpc dump --format=json": ["ddpc dump m.plan --format=json", "ddpc dump uniform.plan --format=json",
                                 f"ddpc m.ir {ops} --emit=json"],
     "ddpc verify --format=json": ["ddpc verify m.plan --format=json"],
@@ -77,6 +78,10 @@ with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     (folder / "m.ir").write_text(model)
     (folder / "broken.ir").write_text(broken)
+    (folder / "old.ir").write_text(model.replace("MatMul (f, v)", "Identity (f)").replace("MatMul (x, w)", "Identity (x)"))
+    (folder / "policy").write_text("allow conditional v reason=routed\nallow never w reason=stale\n")
+    with (folder / "old.json").open("w") as old:
+        subprocess.run([build / "ddpc", "check", "old.ir", "--format=json", *ops.split()], cwd=folder, check=True, stdout=old)
     for name in ("bert.ir", "mlp.ir"):
         (folder / name).symlink_to(root / "samples" / name)
     for plan in ("m.plan", "frozen.plan --frozen v", "uniform.plan --uniform turn"):

@@ -1,14 +1,26 @@
-/* The two forms of `ddpc check`'s report. */
+/* The forms of `ddpc check`'s report. */
 #ifndef DDPC_CHECK_H
 #define DDPC_CHECK_H
 
 #include "advice.h"
+#include "gate.h"
 #include "tool.h"
+#include <jansson.h>
 
-void check_text(struct tool *t, struct compilation *c, const struct advices *a, FILE *out);
-/* denied: what --deny and --require-proof found, a sentence each. */
-void check_json(struct tool *t, struct compilation *c, const struct advices *a,
-                const string_list *denied, FILE *out);
+struct check_report {
+    struct tool *t;
+    struct compilation *c;
+    const struct advices *a;
+    const struct gate *g;
+    FILE *out;
+};
+
+void check_text(const struct check_report *r);
+void check_json(const struct check_report *r);
+
+/* What the policy and the baseline had to say: sections of the text, keys of the JSON. */
+void gate_text(const struct check_report *r);
+void gate_json(const struct check_report *r, json_t *root);
 
 const char *check_evidence_name(enum evidence e);
 /* A sentence for a verdict that is unknown. */

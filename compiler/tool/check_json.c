@@ -3,7 +3,6 @@
  * Names come from somebody else's file, and JSON must be valid UTF-8: every name passes tool_utf8,
  * which replaces what is not. Keys stand in the order of the documentation. */
 #include "check.h"
-#include <jansson.h>
 
 static json_t *text(struct tool *t, const char *s) { return json_string(tool_utf8(&t->arena, s)); }
 
@@ -116,8 +115,11 @@ static json_t *unknown_operators(struct tool *t, const struct program *p) {
     return list;
 }
 
-void check_json(struct tool *t, struct compilation *c, const struct advices *a,
-                const string_list *denied, FILE *out) {
+void check_json(const struct check_report *r) {
+    struct tool *t = r->t;
+    struct compilation *c = r->c;
+    const struct advices *a = r->a;
+    const string_list *denied = &r->g->denied;
     json_t *steps = json_array(), *reasons = json_array(), *not_taken = json_array();
     for (uint32_t i = 0; i < c->program.not_taken.n; i++)
         json_array_append_new(not_taken, text(t, c->program.not_taken.at[i]));
@@ -137,7 +139,8 @@ void check_json(struct tool *t, struct compilation *c, const struct advices *a,
     json_object_set_new(root, "unknown_operators", unknown_operators(t, &c->program));
     json_object_set_new(root, "not_taken", not_taken);
     json_object_set_new(root, "denied", reasons);
-    json_dumpf(root, out, JSON_INDENT(1));
-    fputc('\n', out);
+    gate_json(r, root);
+    json_dumpf(root, r->out, JSON_INDENT(1));
+    fputc('\n', r->out);
     json_decref(root);
 }

@@ -360,9 +360,10 @@ static void put_steps(struct report *r) {
     }
 }
 
-void check_text(struct tool *t, struct compilation *c, const struct advices *a, FILE *out) {
-    struct report r = {t, c, a, out, NULL};
-    const struct program *p = &c->program;
+void check_text(const struct check_report *report) {
+    const struct advices *a = report->a;
+    const struct program *p = &report->c->program;
+    struct report r = {report->t, report->c, a, report->out, NULL};
     bool several = a->n_steps > 1;
     section(&r, "VERDICT");
     line(&r);
@@ -382,4 +383,5 @@ void check_text(struct tool *t, struct compilation *c, const struct advices *a, 
     fprintf(line(&r), "%s; ", shown(&r, p->basis));
     put_counts(&r, &a->all);
     put_not_taken(&r);
+    gate_text(report);
 }

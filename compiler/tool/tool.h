@@ -27,6 +27,8 @@ struct tool {
     const char *emit;    /* --emit; NULL: plan */
     const char *fail_on; /* diff --fail-on; NULL: review */
     string_list deny;    /* check --deny, split at commas; each is checked by the command */
+    const char *baseline; /* check --baseline FILE */
+    const char *policy;   /* check --policy FILE|none; NULL: .ddpccheck, if there is one */
     bool require_proof;
     enum stats_format stats;
     const char *print_after; /* a pass's name */
