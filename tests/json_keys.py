@@ -78,10 +78,12 @@ with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     (folder / "m.ir").write_text(model)
     (folder / "broken.ir").write_text(broken)
-    (folder / "old.ir").write_text(model.replace("MatMul (f, v)", "Identity (f)").replace("MatMul (x, w)", "Identity (x)"))
+    old = model.replace('MatMul <source = "m.py:3"> (x, w)', "Identity (x)").replace("MatMul (f, v)", "Identity (f)")
+    (folder / "old.ir").write_text(old)
     (folder / "policy").write_text("allow conditional v reason=routed\nallow never w reason=stale\n")
-    with (folder / "old.json").open("w") as old:
-        subprocess.run([build / "ddpc", "check", "old.ir", "--format=json", *ops.split()], cwd=folder, check=True, stdout=old)
+    with (folder / "old.json").open("w") as report:
+        subprocess.run([build / "ddpc", "check", "old.ir", "--format=json", *ops.split()], cwd=folder, check=True,
+                       stdout=report)
     for name in ("bert.ir", "mlp.ir"):
         (folder / name).symlink_to(root / "samples" / name)
     for plan in ("m.plan", "frozen.plan --frozen v", "uniform.plan --uniform turn"):
