@@ -167,6 +167,32 @@ def tensors(thing):
     return tensors_in(thing)
 
 
+def test_an_argument_may_be_called_as_a_parameter_is():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x, self.v1 = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+
+        def forward(self, x, loss):
+            return self.x * x + loss
+
+    answer = ddpc.torch.check(Scale(), [(torch.ones(2), torch.ones(2))], lambda y, *_: y.sum())
+    assert classes(answer) == {"x": "always", "v1": "never"}
+
+
+def test_paths_may_return_other_things():
+    class Either(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 3)
+
+        def forward(self, x, which):
+            return {"first": self.a(x)} if which else {"first": self.b(x), "second": self.b(x).double()}
+
+    answer = ddpc.torch.check(Either(), [(torch.ones(1, 2), 0), (torch.ones(1, 2), 1)], lambda y, *_: y["first"].sum())
+    assert classes(answer)["a.weight"] == classes(answer)["b.weight"] == "conditional"
+
+
 def test_batches_are_tensors_sequences_or_keywords():
     net = nn.Linear(2, 1)
     x = torch.ones(3, 2)

@@ -101,6 +101,8 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
     trace = recorder.trace
     rewind = random_state()
     for name, t in named_arguments(module, args, kwargs):
+        while name in owned.parameters or name in owned.buffers:
+            name += "_input"
         recorder.add_input(name, t)
     with watched, recorder:
         output = module(*args, **kwargs)

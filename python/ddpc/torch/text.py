@@ -141,14 +141,18 @@ class Writer:
         wishes = list(dict.fromkeys(n for t in traces for n, v in t.outputs if v != t.loss))
         given = {wish: self.name(prefix + wish) for wish in wishes}
         ends = [[(loss, t.loss)] + [(given[n], v) for n, v in t.outputs if v != t.loss] for t in traces]
-        types = {name: type_of(t.values[v]) for t, e in reversed(list(zip(traces, ends))) for name, v in e}
+        made: Dict[str, Value] = {}
+        for trace, end in zip(traces, ends):
+            for name, v in end:
+                made.setdefault(name, replace(trace.values[v])).widen(trace.values[v])
+        types = {name: type_of(value) for name, value in made.items()}
         if len(traces) == 1:
             lines, info = self.body(traces[0], ends[0], frozen, "   ")
             self.lines += lines
             self.info += info
         else:
             self.variants(step, traces, ends, types, frozen)
-        self.outputs += [f"{types[name]}{name}" for name in [loss, *given.values()]]
+        self.outputs += [kind + name for name, kind in types.items()]
 
     def variants(self, step: str, traces: Sequence[Trace], ends: Sequence[Sequence[Tuple[str, int]]],
                  types: Mapping[str, str], frozen: Iterable[str]) -> None:
