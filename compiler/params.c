@@ -263,8 +263,9 @@ static void merge(struct builder *b, struct candidate *keep, struct candidate *o
 static bool tie(struct builder *b, struct wish w) {
     const char *equal = strchr(w.text, '=');
     if (!equal || equal == w.text || !equal[1]) {
-        diag_plain(b->d, DIAG_FLAG_SYNTAX, w.flag, "'%s' is not of the form A=B", w.text);
-        return false;
+        diag_plain(b->d, w.metadata ? DIAG_METADATA : DIAG_FLAG_SYNTAX, w.flag,
+                   "'%s' is not of the form A=B", w.text);
+        return w.metadata;
     }
     const char *name[2] = {arena_strndup(&b->scratch, w.text, (size_t)(equal - w.text)), equal + 1};
     struct candidate *c[2] = {candidate_named(b, name[0]), candidate_named(b, name[1])};

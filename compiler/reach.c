@@ -63,7 +63,7 @@ struct guard_texts {
     VEC(struct guard_text) slots; /* a hash table; n is its size, a power of two */
 };
 
-/* "variant_2 (batch 2 of 3)"; "a && !b (a: batch 1, b: batch 2)" */
+/* "variant_2 (batch 2 of 3)"; "a && !b (a: batches 1, 2; b: batch 3)" */
 static const char *guard_words(struct guard_texts *t, bdd guard, const char *text) {
     bdd_support on = {0};
     const char *list = "";
@@ -72,7 +72,7 @@ static const char *guard_words(struct guard_texts *t, bdd guard, const char *tex
         if (on.at[i] >= t->b->all.n || !t->b->all.at[on.at[i]].words) continue;
         const struct branch *b = &t->b->all.at[on.at[i]];
         bool alone = strcmp(b->name, text) == 0;
-        list = arena_printf(t->a, "%s%s%s%s%s", list, *list ? ", " : "", alone ? "" : b->name,
+        list = arena_printf(t->a, "%s%s%s%s%s", list, *list ? "; " : "", alone ? "" : b->name,
                             alone ? "" : ": ", b->words);
     }
     vec_free(&on);

@@ -221,12 +221,18 @@ static void set_source(const struct flow *f, struct gradient *g, ir_node n) {
     if (ir_node_source(f->m, n, &source)) g->source = n;
 }
 
-/* A trace shows only what its batches did. */
+/* A recording shows only what its batches did. */
 static const char *unread_parameter(struct program *p) {
-    if (!p->not_taken.n) return "nothing reads it";
-    return arena_printf(&p->arena, "nothing reads it in what was observed, and %u Python branch%s",
-                        p->not_taken.n,
-                        p->not_taken.n == 1 ? " was not taken" : "es were not taken");
+    uint32_t n = p->not_taken.n;
+    if (p->evidence != EVIDENCE_OBSERVED || p->traced) return "nothing reads it";
+    if (n == 0) return "nothing reads it in what was observed";
+    if (n > 1)
+        return arena_printf(&p->arena,
+                            "nothing reads it in what was observed; %u Python branches were not "
+                            "taken",
+                            n);
+    return arena_printf(&p->arena, "nothing reads it in what was observed; not taken: %s",
+                        p->not_taken.at[0]);
 }
 
 static void reason_never(struct reasons *r, const struct param *param, struct uses uses,

@@ -254,8 +254,8 @@ static void put_group(struct report *r, struct module_group g) {
 }
 
 /* Where to look: a line of the program that was recorded, if the reason does not name it, else one of
- * the model. */
-static void put_place(struct report *r, const struct gradient *g) {
+ * the model. That a recording declares a parameter says nothing. */
+static void put_place(struct report *r, const struct gradient *g, const struct param *param) {
     struct ir_source source;
     if (ir_node_source(r->c->program.m, g->source, &source)) {
         if (g->guard || !strstr(g->reason, source.text))
@@ -263,7 +263,8 @@ static void put_place(struct report *r, const struct gradient *g) {
         return;
     }
     ir_loc loc = g->guard_loc != IR_NO_LOC ? g->guard_loc : g->loc;
-    if (loc == IR_NO_LOC) return;
+    bool recorded = r->c->program.evidence == EVIDENCE_OBSERVED && !r->c->program.traced;
+    if (loc == IR_NO_LOC || (recorded && loc == param->loc)) return;
     uint32_t at, column;
     source_position(&r->c->source, loc, &at, &column);
     fprintf(r->out, " (%s:%u)", shown(r, r->c->source.name), at);
@@ -296,7 +297,7 @@ static void put_why(struct report *r, uint32_t s) {
                     shown(r, why(g)));
         if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
         if (!same_why(g, &key[i + 1 - group.n], group.n)) fputs("; the others alike", r->out);
-        put_place(r, g);
+        put_place(r, g, &p->params.at[i + 1 - group.n]);
         fputc('\n', r->out);
     }
     if (left) fprintf(line(r), "... and %u more; --format=json has them all\n", left);
