@@ -95,7 +95,7 @@ class Model(NamedTuple):
         ):
             for key, rule in rules.items():
                 of, glob = key.split(":") if ":" in key else (step, key)
-                if of == step and fnmatch.fnmatchcase(parameter, glob):
+                if of == step and matches(parameter, glob):
                     return kind, rule
         return "always", None
 
@@ -116,6 +116,11 @@ def model(*, never: Rules = {}, conditional: Rules = {}, frozen: Tuple[str, ...]
         return make
 
     return register
+
+
+def matches(name: str, glob: str) -> bool:
+    """A parameter's name and a glob; `*` crosses dots."""
+    return fnmatch.fnmatchcase(name, glob)
 
 
 def seed() -> None:

@@ -61,7 +61,7 @@ class ToggledGan(Gan):
         return super().forward(turn, z, real)
 
 
-@model(frozen=("d:generator.*", "g:critic.*"), verdict="flag_needed", ddp="it flips requires_grad under the wrapper")
+@model(frozen=("d:generator.*", "g:critic.*"), verdict="flag_needed")
 def gan_toggled() -> Setup:
     """requires_grad flips between the steps."""
     d = [_turn("d")], d_loss

@@ -345,7 +345,7 @@ def recurrent_first_layer() -> Setup:
     return Setup(First(), [(torch.randn(2, 3, 4).double(),)], lambda h, x: h.pow(2).sum())
 
 
-@model(ddp="gloo has no all-reduce of sparse tensors beside dense ones of its bucket in every release")
+@model()
 def embedding_sparse() -> Setup:
     """Sparse gradients, a padding row, a bag with weights."""
 

@@ -184,7 +184,7 @@ class Normed(nn.Module):
         return self.orthogonal(self.spectral(x).relu())
 
 
-@model(ddp="the old weight_norm keeps a computed weight between forwards, which DDP's copies of modules do not like")
+@model()
 def weight_and_spectral_norm() -> Setup:
     return Setup(Normed(), [batch(), batch()], square)
 
@@ -264,7 +264,7 @@ class Maml(nn.Module):
         return F.linear(x, weight, bias)
 
 
-@model(ddp="autograd.grad on the parameters themselves, which DDP does not follow")
+@model()
 def maml_second_order() -> Setup:
     return Setup(Maml(True), [batch()], square)
 
@@ -290,7 +290,7 @@ def weight_decay_by_hand() -> Setup:
     return Setup(net, [batch()], lambda y, x: square(y) + 1e-3 * sum(p.pow(2).sum() for p in net.parameters()))
 
 
-@model(ddp="the loss reads parameters past the wrapper's forward")
+@model()
 def loss_weights_outside() -> Setup:
     """Uncertainty weights: parameters that only the loss reads; one of them times zero."""
 
