@@ -255,6 +255,13 @@ class Recorder(TorchFunctionMode):
             made.append((t, edge, self._value(t)))
         if made:
             self._write(name, given, made)
+            return
+        # Nothing new for autograd: a number for Python, or a write to a trained value that autograd does not see.
+        changed = {v for t, v, _ in before if t.grad_fn is not None and any(t is w for w in written)}
+        if name in TO_PYTHON or changed:
+            for v in given:
+                if v in self._flowing and v not in changed:
+                    self._stop(v, self._reason() if changed else name)
 
     def _write(self, name: str, given: List[int], made: List[Made]) -> None:
         """One node for the outputs whose gradients go the same way; a stop where none goes."""
@@ -368,3 +375,7 @@ SILENT = frozenset(["shape", "dtype", "device", "requires_grad", "grad_fn", "is_
                     "requires_grad_", "__len__", "is_contiguous", "element_size", "data_ptr", "storage_offset",
                     "is_floating_point", "is_complex", "get_device", "register_hook", "retain_grad", "_set_grad_enabled",
                     "has_names", "is_nested", "output_nr", "is_inference", "__hash__", "__repr__", "__format__"])
+
+# Calls that take a value out of torch.
+TO_PYTHON = frozenset(["item", "tolist", "numpy", "is_nonzero", "equal", "allclose", "__array__", "__bool__", "__complex__",
+                       "__contains__", "__float__", "__index__", "__int__"])

@@ -8,7 +8,7 @@ All others always get one. Names are globs; a rule is
     why("nothing reads it")                     no line: there is none to name
 
 `at` is a mark, a comment `# @generator` on that line of the file where the model is written, or
-`(file, text)` for a line of a library: the one line of `file` that contains `text`.
+`(file, text)` for a line of a library: the one where `text` ends in `file`.
 
 Widths and inputs are small, everything is seeded, nothing is downloaded.
 """
@@ -42,7 +42,7 @@ class Setup(NamedTuple):
 
 
 class Why(NamedTuple):
-    """What the reason must say: some words (`|` between alternatives), and a line (file, text on it)."""
+    """What the reason must say: words (a regular expression), and a line (a file, the text before its end)."""
 
     words: str
     file: Optional[str] = None
@@ -53,10 +53,10 @@ class Why(NamedTuple):
         if self.file is None:
             return None
         with open(self.file) as f:
-            found = [i for i, line in enumerate(f, 1) if self.text in line]
-        if len(found) != 1:
-            raise LookupError(f"{len(found)} lines of {self.file} contain {self.text!r}")
-        return os.path.basename(self.file), found[0]
+            before, *after = f.read().split(self.text)
+        if len(after) != 1:
+            raise LookupError(f"{len(after)} places of {self.file} say {self.text!r}")
+        return os.path.basename(self.file), (before + self.text.rstrip("\n")).count("\n") + 1
 
 
 def why(words: str, at: Any = None) -> Why:

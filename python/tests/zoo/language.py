@@ -40,7 +40,7 @@ class SelfAttention(nn.Module):
         if mask is not None:
             scores = scores + (1 - mask[:, None, None].float()) * -1e4
         mixed = F.dropout(scores.softmax(-1), 0.1, self.training) @ v
-        return self.out(mixed.transpose(1, 2).reshape(batch, time, width))
+        return self.out(mixed.transpose(1, 2).reshape(batch, time, width))  # @mix
 
 
 class Block(nn.Module):
@@ -162,7 +162,7 @@ class Decoder(nn.Module):
         for block in self.h:
             if self.training and self.drop and torch.rand(()).item() < self.drop:
                 continue
-            x = block(x)  # @layerdrop
+            x = block(x)
         return self.lm_head(x)
 
 
@@ -171,7 +171,7 @@ def decoder_tied() -> Setup:
     return Setup(Decoder(), [(tokens(2, 6),), (tokens(2, 4),)], last_token_loss)
 
 
-@model(conditional={"h.*": why("only when", at="layerdrop")})
+@model(conditional={"h.*.attention.out.*": why("only when", at="mix"), "h.*": why("only when")})
 def layer_drop() -> Setup:
     """Each block is left out with probability one half, batch by batch."""
     return Setup(Decoder(tied=False, drop=0.5), [(tokens(2, 5),) for _ in range(6)], last_token_loss)

@@ -157,6 +157,6 @@ def probe_inference() -> Setup:
     return Setup(Probe("inference"), [(torch.randn(2, X),)], lambda y, x: y.pow(2).mean())
 
 
-@model(never={"body.*": why("detach_", at="detach_")})
+@model(never={"body.*": why("detached", at="detach_")})
 def probe_detached_in_place() -> Setup:
     return Setup(Probe("detach_"), [(torch.randn(2, X),)], lambda y, x: y.pow(2).mean())

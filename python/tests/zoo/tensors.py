@@ -139,9 +139,9 @@ class Leaves(nn.Module):
 
 
 @model(never={
-    "p.by_data": why("data", at="data"),
+    "p.by_data": why("detached", at="data"),
     "p.by_item": why("item", at="item"),
-    "p.by_detach": why("detach", at="detach"),
+    "p.by_detach": why("detached", at="detach"),
     "p.by_number": why("float|item", at="number"),
     "p.by_array": why("tolist", at="array"),
     "p.by_compare": why("gt|>", at="compare"),

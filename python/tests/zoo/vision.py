@@ -80,8 +80,8 @@ def googlenet_aux_used() -> Setup:
 
 
 @model(never={
-    "aux1.*": why("aux_logits1", at=(googlenet, "x = self.fc2(x)")),
-    "aux2.*": why("aux_logits2", at=(googlenet, "x = self.fc2(x)")),
+    "aux1.*": why("aux_logits", at=(googlenet, "x = self.fc2(x)")),
+    "aux2.*": why("aux_logits", at=(googlenet, "x = self.fc2(x)")),
 })
 def googlenet_aux_unused() -> Setup:
     """The main head alone is in the loss."""
@@ -115,7 +115,7 @@ def fcn_aux_used() -> Setup:
 
 
 @model(never={
-    "aux_classifier.*": why("aux", at=(segmentation_file, "        x = self.aux_classifier(x)")),
+    "aux_classifier.*": why("aux", at=(segmentation_file, "x = self.aux_classifier(x)\n            x = F.interpolate")),
 })
 def deeplab_aux_unused() -> Setup:
     class Head(segmentation.deeplabv3.DeepLabHead):
