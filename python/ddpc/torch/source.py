@@ -27,6 +27,7 @@ spec = importlib.util.find_spec("torch")
 TORCH = folder_of(spec.origin) if spec and spec.origin else os.devnull
 DDPC = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 STANDARD = tuple({os.path.realpath(sysconfig.get_path(key)) + os.sep for key in ("stdlib", "platstdlib")})
+BEGINNING = os.path.join("torch", "api.py")  # of this package: it calls the module
 LAYERS = os.path.join(TORCH, "nn", "modules") + os.sep
 PLUMBING = ("module.py", "container.py")
 
@@ -86,15 +87,13 @@ def user_frame(frame: Optional[FrameType] = None) -> Optional[FrameType]:
 
     Where only torch runs (an nn.Sequential) it is that of the innermost layer, else None.
     """
-    frame, layer, left = frame or sys._getframe(1), None, False
+    frame, layer = frame or sys._getframe(1), None
     while frame is not None:
         file = frame.f_code.co_filename
         if is_user(file):
             return frame
-        own = file.startswith(DDPC)
-        if own and left:
+        if file.startswith(DDPC) and file.endswith(BEGINNING):
             break
-        left = not own
         if layer is None and is_layer(file):
             layer = frame
         frame = frame.f_back
