@@ -48,6 +48,9 @@ def serve(rank: int, meeting: str, pipe: Any) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=RANKS,
                             timeout=timedelta(seconds=30))
+    from . import MODELS  # noqa: F401  before the first deadline begins
+
+    pipe.send("ready")
     for order in iter(pipe.recv, None):
         try:
             train(*order)
@@ -78,6 +81,9 @@ class Ranks:
             process.start()
             theirs.close()
             self._processes.append((process, ours))
+        for rank, (_, pipe) in enumerate(self._processes):
+            if not pipe.poll(300) or pipe.recv() != "ready":
+                raise RuntimeError(f"rank {rank} did not start")
 
     def _end(self, polite: bool = False) -> None:
         for process, pipe in self._processes:
