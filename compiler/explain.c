@@ -260,9 +260,10 @@ void reach_explain(struct program *p, uint32_t step, struct branches *b, const s
         s.alive |= f.live[v];
     }
     for (uint32_t k = 0; k <= at->tied.n; k++) go(&s, 0, 0, k ? at->tied.at[k - 1] : at->value);
-    fputs(!s.alive                 ? "  every way ends:\n"
-          : g->class == GRAD_NEVER ? "  a way to the loss, which no trip of a loop takes:\n"
-                                   : "  a way to the loss:\n",
+    bool no_trip = g->class == GRAD_NEVER && at->kind == PARAM_PARAMETER;
+    fputs(!s.alive  ? "  every way ends:\n"
+          : no_trip ? "  a way to the loss, which no trip of a loop takes:\n"
+                    : "  a way to the loss:\n",
           out);
     ir_value loss = search(&s);
     if (loss) print_path(&s, loss);
