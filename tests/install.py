@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The installed runtime is whole: a program outside of the tree builds against the shared and the static library by
-hand, with pkg-config and with CMake, and runs. And the demo builds all that is installed.
+hand, with pkg-config and with CMake, and runs. The commands alone, laid out as in a Python wheel (wheel.py makes real
+ones), are found by the package. And the demo builds all that is installed.
 
 usage: install.py BUILD SAMPLES CMAKE CC
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,6 +53,15 @@ with tempfile.TemporaryDirectory() as scratch:
         assert "checksum" in run(f"./{program}", "mlp.plan", "2", cwd=outside), program
     needed = run("readelf", "-d", "by-hand", cwd=outside)
     assert "libddprt.so.0" in needed, needed
+
+    site = scratch / "site"
+    shutil.copytree(pathlib.Path(samples).parent / "python" / "ddpc", site / "ddpc")
+    run(cmake, "--install", build, "--component", "commands", "--prefix", str(site / "ddpc"))
+    carried = {str(p.relative_to(site / "ddpc")) for p in site.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+    assert {p for p in carried if not p.endswith((".py", "py.typed"))} == {"bin/ddpc", "bin/ddprun"}, carried
+    alone = {"PYTHONPATH": str(site), "PATH": "/nowhere"}
+    version = run(sys.executable, "-c", "import ddpc; print(ddpc.__version__)", env=alone)
+    assert run(sys.executable, "-m", "ddpc", "--version", env=alone) == f"ddpc {version}"
 
     built = {p.name for p in pathlib.Path(build).iterdir() if p.is_file()} | {"libddprt.a"}
     installed = {p.name for p in prefix.rglob("*") if p.is_file() and not p.is_symlink()} & built
