@@ -114,7 +114,7 @@ static bool choose_output(struct builder *b, struct step *out) {
 
 bool losses_select(struct builder *b, const struct wish *wishes, uint32_t n, struct step *out) {
     bool ok = true;
-    out->loss_named = n > 0;
+    out->loss_named = n && !wishes[0].metadata;
     for (uint32_t i = 0; i < n; i++) ok &= add_loss(b, wishes[i], out);
     return n ? ok : choose_output(b, out);
 }

@@ -39,7 +39,7 @@ struct step {
     str name; /* "train" where there is only one and nobody named it */
     VEC(ir_value) losses;
     const char *loss_because;      /* "the only scalar output"; NULL: called so, or named */
-    bool loss_named;               /* by a flag or the metadata */
+    bool loss_named;               /* by a flag */
     VEC(struct assumption) assume; /* global ones included */
     bool *frozen;                  /* by parameter: not trainable in this step */
 };
