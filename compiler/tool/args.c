@@ -83,7 +83,7 @@ int tool_usage_error(const struct tool *t, const char *format, ...) {
                          c->name, c->arguments, c->name)
           : "`ddpc help` lists the commands";
     const char *who = c ? arena_printf(&a, "ddpc %s", c->name) : "ddpc";
-    if (!tool_complain_json(t, DIAG_USAGE, who, text, help))
+    if (!tool_complain_coded(t, DIAG_USAGE, who, text, help))
         fprintf(stderr, "%s: error: %s\n%s\n", who, text, help);
     arena_free(&a);
     return TOOL_USAGE;
@@ -274,10 +274,13 @@ bool args_read(struct tool *t, int argc, char **argv, int *exit_code) {
         return false;
     }
     /* Errors before that flag's turn are printed in its form too. */
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--diagnostics=json") ||
-            (!strcmp(argv[i], "json") && !strcmp(argv[i - 1], "--diagnostics")))
-            t->diagnostics = DIAGNOSTICS_JSON;
+    for (int i = 1; i < argc; i++) {
+        const char *value = "";
+        if (!strcmp(argv[i - 1], "--diagnostics")) value = argv[i];
+        if (!strncmp(argv[i], "--diagnostics=", 14)) value = argv[i] + 14;
+        if (!strcmp(value, "json")) t->diagnostics = DIAGNOSTICS_JSON;
+        if (!strcmp(value, "sarif")) t->diagnostics = DIAGNOSTICS_SARIF;
+    }
     t->command = args_command(argv[1]);
     int first = t->command ? 2 : 1;
     if (!t->command && misspelt_command(t, argv[1])) {

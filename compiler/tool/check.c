@@ -23,7 +23,7 @@ static void print_denied(struct tool *t, const struct gate *g) {
     for (uint32_t i = 0; i < g->denied.n; i++) {
         const char *text = arena_printf(&t->arena, "denied: %s", g->denied.at[i]);
         const char *help = g->help.at[i];
-        if (tool_complain_json(t, DIAG_DENIED, model, text, help)) continue;
+        if (tool_complain_coded(t, DIAG_DENIED, model, text, help)) continue;
         fputs("ddpc check: ", stderr);
         tool_put(stderr, text);
         if (help) fprintf(stderr, "\nhelp: %s", help);
@@ -38,10 +38,8 @@ static int report(struct tool *t, struct compilation *c, int format, struct gate
     advices_give(&c->program, c->reach, &a);
     if (gate_judge(g, t, c, &a) && tool_output_open(t, &out, t->output)) {
         struct check_report r = {t, c, &a, g, out.file};
-        if (format == 1)
-            check_json(&r);
-        else
-            check_text(&r);
+        void (*const forms[])(const struct check_report *) = {check_text, check_json, check_sarif};
+        forms[format](&r);
         if (tool_output_close(&out, true)) {
             print_denied(t, g);
             exit_code = g->denied.n ? TOOL_REJECTED : TOOL_OK;

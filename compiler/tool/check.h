@@ -17,6 +17,7 @@ struct check_report {
 
 void check_text(const struct check_report *r);
 void check_json(const struct check_report *r);
+void check_sarif(const struct check_report *r);
 
 /* What the policy and the baseline had to say: sections of the text, keys of the JSON. */
 void gate_text(const struct check_report *r);

@@ -61,7 +61,6 @@ struct judge {
     struct tool *t;
     struct compilation *c;
     const struct advices *a;
-    size_t prefix;                  /* of wrappers, in the model's names */
     struct baseline_param **before; /* by parameter: what the baseline has; NULL where it is new */
 };
 
@@ -86,7 +85,7 @@ static unsigned denied_class(enum grad_class class) {
 static bool covers(const struct judge *j, const struct policy_entry *e, uint32_t param,
                    uint32_t step) {
     return (!e->step || (step != ALL_STEPS && !strcmp(e->step, step_name(j, step)))) &&
-           policy_names(e, check_param_name(j->t, j->c, param), j->prefix);
+           policy_names(e, check_param_name(j->t, j->c, param), j->g->prefix);
 }
 
 static const struct policy_entry *allowed_in(const struct judge *j, unsigned class, uint32_t param,
@@ -226,7 +225,7 @@ static bool match_baseline(struct judge *j) {
         here++;
         for (uint32_t k = 0; k <= q->aliases.n && !j->before[i]; k++) {
             const char *name = ir_text(p->m, k ? q->aliases.at[k - 1] : q->name);
-            size_t n = wrappers_prefix(&name, 1) >= j->prefix ? j->prefix : 0;
+            size_t n = wrappers_prefix(&name, 1) >= j->g->prefix ? j->g->prefix : 0;
             j->before[i] = baseline_find(b, tool_utf8(arena, name + n));
         }
         if (!j->before[i]) continue;
@@ -356,7 +355,7 @@ static bool is_used(const struct judge *j, const struct policy_entry *e, bool *n
         return (a->verdict == VERDICT_UNKNOWN && !a->nothing_trains) || worse;
     }
     for (uint32_t i = 0; i < j->c->program.params.n; i++) {
-        if (!is_param(j, i) || !policy_names(e, check_param_name(j->t, j->c, i), j->prefix))
+        if (!is_param(j, i) || !policy_names(e, check_param_name(j->t, j->c, i), j->g->prefix))
             continue;
         *names = true;
         if (!e->step && denied_class(j->a->class[i]) == e->class) return true;
@@ -425,11 +424,11 @@ static void check_policy(struct judge *j) {
 }
 
 bool gate_judge(struct gate *g, struct tool *t, struct compilation *c, const struct advices *a) {
-    struct judge j = {g, t, c, a, 0, NULL};
+    struct judge j = {g, t, c, a, NULL};
     string_list names = {0};
     for (uint32_t i = 0; i < c->program.params.n; i++)
         if (is_param(&j, i)) vec_push(&names, ir_text(c->program.m, c->program.params.at[i].name));
-    j.prefix = wrappers_prefix(names.at, names.n);
+    g->prefix = wrappers_prefix(names.at, names.n);
     vec_free(&names);
     if (g->baseline.file && !match_baseline(&j)) return false;
     bool steps = g->baseline.file && a->n_steps > 1;

@@ -34,6 +34,7 @@ struct fixed {
 
 struct gate {
     unsigned deny; /* classes */
+    size_t prefix; /* of wrappers, in the names of the model */
     struct policy policy;
     struct baseline baseline;
     VEC(struct finding) findings;

@@ -3,6 +3,7 @@
  * Commands and flags are tables (commands.def, flags.def), from which come the parsing here, the
  * usage texts and `ddpc help`. `ddpc MODEL -o PLAN` without a command's name compiles. */
 #include "args.h"
+#include "sarif.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,16 +17,20 @@ static void out_of_memory(size_t bytes) {
 int main(int argc, char **argv) {
     arena_out_of_memory = out_of_memory;
     signal(SIGXFSZ, SIG_IGN); /* writing then fails, as on a full disk */
-    struct tool t = {0};
+    struct tool t = {.sarif = json_array()};
     int exit_code;
     if (args_read(&t, argc, argv, &exit_code)) exit_code = t.command->run(&t);
-    args_free(&t);
     /* A full disk shows only when the last bytes leave. */
     if (fflush(stdout) || ferror(stdout)) {
         const char *why = strerror(errno);
-        if (!tool_complain_json(&t, DIAG_CANNOT_WRITE, "standard output", why, NULL))
+        if (!tool_complain_coded(&t, DIAG_CANNOT_WRITE, "standard output", why, NULL))
             fprintf(stderr, "ddpc: error: cannot write to standard output: %s\n", why);
         if (exit_code == TOOL_OK) exit_code = TOOL_USAGE;
     }
+    if (t.diagnostics == DIAGNOSTICS_SARIF)
+        sarif_print(stderr, t.sarif);
+    else
+        json_decref(t.sarif);
+    args_free(&t);
     return exit_code;
 }

@@ -1,6 +1,7 @@
 /* What the tool says around a pipeline: diagnostics in the form that was asked for, the passes'
  * results for --print-after, their times for --stats=json. */
 #define _DEFAULT_SOURCE
+#include "sarif.h"
 #include "tool.h"
 #include <jansson.h>
 #include <string.h>
@@ -96,6 +97,10 @@ static void print_json(struct diags *d, FILE *out) {
 
 void tool_print_diags(const struct tool *t, struct diags *d) {
     diags_sort(d);
+    if (t->diagnostics == DIAGNOSTICS_SARIF) {
+        sarif_add(t->sarif, d);
+        return;
+    }
     if (t->diagnostics == DIAGNOSTICS_JSON) {
         if (d->all.n) print_json(d, stderr);
         return;
@@ -104,9 +109,9 @@ void tool_print_diags(const struct tool *t, struct diags *d) {
     diags_print(d, stderr, t->diagnostics == DIAGNOSTICS_SHORT, color);
 }
 
-bool tool_complain_json(const struct tool *t, enum diag_code code, const char *file,
-                        const char *text, const char *help) {
-    if (t->diagnostics != DIAGNOSTICS_JSON) return false;
+bool tool_complain_coded(const struct tool *t, enum diag_code code, const char *file,
+                         const char *text, const char *help) {
+    if (t->diagnostics != DIAGNOSTICS_JSON && t->diagnostics != DIAGNOSTICS_SARIF) return false;
     struct diags d;
     diags_init(&d, NULL);
     struct diag *g = diag_plain(&d, code, file, "%s", text);

@@ -13,7 +13,12 @@ enum tool_exit {
     TOOL_USAGE = 2,    /* wrong usage, a file that cannot be read or written, a corrupt plan */
 };
 
-enum diagnostics_format { DIAGNOSTICS_TEXT, DIAGNOSTICS_SHORT, DIAGNOSTICS_JSON };
+enum diagnostics_format {
+    DIAGNOSTICS_TEXT,
+    DIAGNOSTICS_SHORT,
+    DIAGNOSTICS_JSON,
+    DIAGNOSTICS_SARIF
+};
 enum color_mode { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 enum stats_format { STATS_NONE, STATS_JSON };
 
@@ -22,11 +27,11 @@ struct tool {
     const struct command *command;
     string_list args; /* the positional arguments */
     struct options options;
-    const char *output;  /* -o FILE; NULL: standard output */
-    const char *format;  /* --format; tool_format checks it; NULL: text */
-    const char *emit;    /* --emit; NULL: plan */
-    const char *fail_on; /* diff --fail-on; NULL: review */
-    string_list deny;    /* check --deny, split at commas; each is checked by the command */
+    const char *output;   /* -o FILE; NULL: standard output */
+    const char *format;   /* --format; tool_format checks it; NULL: text */
+    const char *emit;     /* --emit; NULL: plan */
+    const char *fail_on;  /* diff --fail-on; NULL: review */
+    string_list deny;     /* check --deny, split at commas; each is checked by the command */
     const char *baseline; /* check --baseline FILE */
     const char *policy;   /* check --policy FILE|none; NULL: .ddpccheck, if there is one */
     bool require_proof;
@@ -34,7 +39,8 @@ struct tool {
     const char *print_after; /* a pass's name */
     enum diagnostics_format diagnostics;
     enum color_mode color;
-    struct arena arena; /* for the whole run */
+    struct json_t *sarif; /* with --diagnostics=sarif: results, printed at the end as one log */
+    struct arena arena;   /* for the whole run */
 };
 
 #define COMMAND(name, arguments, min_args, max_args, flags, formats, summary)                      \
@@ -50,10 +56,10 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
 /* Prints what was collected in the form that --diagnostics asks for. */
 void tool_print_diags(const struct tool *t, struct diags *d);
 
-/* With --diagnostics=json prints one error with a code and returns true; else false, and the caller
- * prints its text. help may be NULL. */
-bool tool_complain_json(const struct tool *t, enum diag_code code, const char *file,
-                        const char *text, const char *help);
+/* With --diagnostics=json or sarif reports one error with a code and returns true; else false, and the
+ * caller prints its text. help may be NULL. */
+bool tool_complain_coded(const struct tool *t, enum diag_code code, const char *file,
+                         const char *text, const char *help);
 
 /* "ddpc check: error: ..." and the usage on standard error; returns TOOL_USAGE. */
 int tool_usage_error(const struct tool *t, const char *format, ...)
