@@ -269,7 +269,8 @@ static void classify(struct reader *r, const struct step *step, struct reach *ou
         if (g->class == GRAD_FROZEN) says = "is not among what trains";
         if (g->class == GRAD_NEVER) says = "has a guard that is never true";
         if (g->class == GRAD_CONDITIONAL) {
-            g->guard = g->guard_words = bdd_text(r->b->bdd, g->may, &p->arena, branch_name, r->b);
+            g->guard = bdd_text(r->b->bdd, g->may, &p->arena, branch_name, r->b);
+            g->guard_words = arena_printf(&p->arena, "when %s", g->guard);
             says = arena_printf(&p->arena, "only when %s", g->guard);
         }
         g->reason = arena_printf(&p->arena, "%s (%s)", says, r->o->from_list);

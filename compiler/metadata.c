@@ -3,8 +3,9 @@
  * Lists of names are separated by commas or blanks; each name becomes a wish, as those of the flags
  * do. What a recorder of programs knows and a graph cannot say stands here too: which declared
  * names are buffers, which names are one tensor, how to reach the module from a wrapper around it,
- * what a branch is in words, and which Python branches no batch took. A property that says nothing
+ * what a branch is in words, which batches took which path, and which Python branches no batch took. A property that says nothing
  * is a warning: its author meant something. */
+#include "paths.h"
 #include "program_build.h"
 #include <ctype.h>
 #include <string.h>
@@ -52,6 +53,7 @@ static bool read_value(struct builder *b, const char *name, const char *value) {
         p->module = value;
         return true;
     }
+    if (!strcmp(name, "paths") || !strncmp(name, "paths.", 6)) return paths_read(p, value);
     if (!strncmp(name, "branch.", 7) && name[7]) {
         struct branch_words words = {name + 7, value};
         vec_push(&p->branch_words, words);
@@ -83,7 +85,7 @@ static bool read_property(struct builder *b, const struct ir_property *at) {
         b->d, g,
         "the keys are ddpc.loss, trainable, frozen, uniform, buffers, tie, complete (true "
         "or false), evidence (proved, unknown, or observed and what), module (such as "
-        "model.base_model), branch.NAME, not_taken and step.NAME");
+        "model.base_model), branch.NAME, paths, not_taken and step.NAME");
     return true;
 }
 

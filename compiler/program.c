@@ -85,6 +85,11 @@ void program_free(struct program *p) {
     vec_free(&p->steps);
     vec_free(&p->uniform);
     vec_free(&p->branch_words);
+    for (uint32_t i = 0; i < p->paths.n; i++) {
+        vec_free(&p->paths.at[i].all);
+        vec_free(&p->paths.at[i].batch);
+    }
+    vec_free(&p->paths);
     vec_free(&p->not_taken);
     arena_free(&p->arena);
     *p = (struct program){0};

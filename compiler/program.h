@@ -49,6 +49,17 @@ struct branch_words {
     const char *name, *text;
 };
 
+/* What the batches of a recorded step did: a chain of Ifs, each of which chooses one path. */
+struct path {
+    const char *branch; /* the boolean that chooses it; NULL: the last else */
+    uint32_t first, n;  /* its batches */
+};
+
+struct paths {
+    VEC(struct path) all;
+    VEC(uint32_t) batch; /* numbers from 1 */
+};
+
 enum evidence { EVIDENCE_PROVED, EVIDENCE_OBSERVED, EVIDENCE_UNKNOWN };
 
 struct program {
@@ -69,7 +80,8 @@ struct program {
     string_list uniform;            /* globs of branch names, flags and metadata */
     const char *module;             /* Python that names the module; NULL: `model` */
     VEC(struct branch_words) branch_words;
-    string_list not_taken; /* Python branches that no batch took, a sentence each */
+    VEC(struct paths) paths; /* of each step that has more than one */
+    string_list not_taken;   /* Python branches that no batch took, a sentence each */
 };
 
 /* Builds it; the module may gain inlined copies (inline.c) before. False after reporting. */

@@ -12,6 +12,7 @@
  * Buffers are of class never. Contributions are counted over (node, input) edges: those inside a
  * loop once, however often it runs. */
 #include "flow.h"
+#include "paths.h"
 
 #include <string.h>
 
@@ -58,15 +59,17 @@ struct guard_text {
 };
 
 struct guard_texts {
+    const struct program *p;
     struct branches *b;
     struct arena *a;
     VEC(struct guard_text) slots; /* a hash table; n is its size, a power of two */
 };
 
-/* "variant_2 (batch 2 of 3)"; "a && !b (a: batches 1, 2; b: batch 3)" */
+/* "in batch 2 of 3"; "when a && !b (a: the warm-up; b: a text without images)" */
 static const char *guard_words(struct guard_texts *t, bdd guard, const char *text) {
     bdd_support on = {0};
-    const char *list = "";
+    const char *list = "", *batches = paths_words(t->p, t->b, guard, t->a);
+    if (batches) return batches;
     bdd_support_of(t->b->bdd, guard, &on);
     for (uint32_t i = 0; i < on.n; i++) {
         if (on.at[i] >= t->b->all.n || !t->b->all.at[on.at[i]].words) continue;
@@ -76,7 +79,7 @@ static const char *guard_words(struct guard_texts *t, bdd guard, const char *tex
                             alone ? "" : ": ", b->words);
     }
     vec_free(&on);
-    return *list ? arena_printf(t->a, "%s (%s)", text, list) : text;
+    return arena_printf(t->a, *list ? "when %s (%s)" : "when %s", text, list);
 }
 
 static const struct guard_text *guard_text(struct guard_texts *t, bdd guard) {
@@ -92,7 +95,7 @@ static const struct guard_text *guard_text(struct guard_texts *t, bdd guard) {
 }
 
 static void classify(struct flow *f, struct branches *b, struct reach *out) {
-    struct guard_texts texts = {.b = b, .a = &f->p->arena};
+    struct guard_texts texts = {.p = f->p, .b = b, .a = &f->p->arena};
     uint32_t n = f->p->params.n, size = 2;
     while (size < 2 * n) size *= 2;
     memset(vec_extend(&texts.slots, size), 0, size * sizeof *texts.slots.at);

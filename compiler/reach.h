@@ -31,7 +31,7 @@ struct gradient {
     bool exact;              /* must == may */
     uint32_t contributions;  /* (node, input) pairs through which gradient flows into it */
     const char *guard;       /* conditional: may as text; else NULL */
-    const char *guard_words; /* the same, each branch followed by its words */
+    const char *guard_words; /* "when" and the same, or "in" the batches of a recording */
     const char *reason;      /* never NULL */
     ir_loc loc;              /* of the cutting edge or the declaration */
     ir_node source;          /* whose line of a recorded program the reason is about; 0: none */

@@ -289,13 +289,12 @@ static void reason_reached(const struct flow *f, struct uses uses, struct gradie
     if (g->class == GRAD_ALWAYS)
         g->reason = arena_printf(a, "%s, in every execution", used);
     else if (g->exact)
-        g->reason = arena_printf(a, "only when %s: %s", g->guard_words, used);
+        g->reason = arena_printf(a, "only %s: %s", g->guard_words, used);
     else if (g->may == BDD_TRUE)
         g->reason =
             arena_printf(a, "only in some executions, and no branch alone says in which: %s", used);
     else
-        g->reason = arena_printf(a, "never unless %s, and then only in some executions: %s",
-                                 g->guard_words, used);
+        g->reason = arena_printf(a, "only %s, and not always then: %s", g->guard_words, used);
 }
 
 void reason_all(const struct flow *f, struct reach *out) {

@@ -293,7 +293,7 @@ static void put_why(struct report *r, uint32_t s) {
             fprintf(r->out, "  %s: in some executions, which no branch alone tells apart",
                     grad_class_name(g->class));
         else
-            fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only when " : "",
+            fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only " : "",
                     shown(r, why(g)));
         if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
         if (!same_why(g, &key[i + 1 - group.n], group.n)) fputs("; the others alike", r->out);

@@ -192,6 +192,9 @@ class Writer:
                     f"{indent}   else_branch =", *otherwise, f"{indent}>"]
 
         self.lines += choose(0, results, "   ")
+        self.props["ddpc.paths" + ("" if step == ALONE else f".{step}")] = " ".join(
+            f"{condition(step, k) if k < len(traces) - 1 else 'else'}={','.join(map(str, t.batches))}"
+            for k, t in enumerate(traces))
 
     # ---- the whole ------------------------------------------------------------------------------------------------
 
