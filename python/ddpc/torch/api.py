@@ -89,7 +89,8 @@ def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Di
                     "returns a scalar tensor" if loss is not None else
                     "no loss was given, and the module returns neither a tensor nor something with a `loss`", 2)
     if value.numel() != 1:
-        raise Error(f"the loss has shape {list(value.shape)}; it must be a scalar: take its mean() or sum()", 2)
+        raise Error(f"the loss has shape {list(value.shape)}; it must be a scalar: take its mean() or sum()" if loss else
+                    f"no loss was given, and the module returns a tensor of shape {list(value.shape)}, which cannot be one", 2)
     return value
 
 

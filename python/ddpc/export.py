@@ -1,0 +1,91 @@
+"""python -m ddpc.export: a PyTorch module's training step as a text for the `ddpc` command.
+
+    python -m ddpc.export pkg.mod:build --batch pkg.mod:batches --loss pkg.mod:loss -o model.ir
+    python -m ddpc.export pkg.mod:build --batch pkg.mod:batches --loss pkg.mod:loss --verify model.ir
+
+The first records the module with its batches, compares the recording with autograd, and writes it. The second writes
+nothing: it records again and compares with the file, so that CI notices a text that no longer is the model's. Exit
+status: 0; 1 for drift, or a module that is rejected; 2 for usage; 3 for an internal error.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from typing import Optional, Sequence
+
+from . import Error
+
+PROGRAM = "ddpc.export"
+
+
+def write(path: str, text: str) -> None:
+    """Writes a file as a whole or not at all; behind a symbolic link, the file that it names."""
+    path = os.path.realpath(path)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(path))
+    except OSError as error:
+        raise Error(f"cannot write {path}: {error.strerror}", 2) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as f:
+            f.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException as error:
+        os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise Error(f"cannot write {path}: {error.strerror}", 2) from None
+        raise
+
+
+def verify(path: str, text: str, spec: str) -> int:
+    """Compares a file with a new recording; says what differs. 1 if something does that matters."""
+    from .torch import drift
+
+    found = drift.compare(drift.read(path), text)
+    for line in found.changes:
+        print(line)
+    for line in found.notes:
+        print(f"note: {line}")
+    if found.changes:
+        n = len(found.changes)
+        print(f"{path} is no longer what {spec} is: {n} difference{'s' if n > 1 else ''}; review them and write it again "
+              "with -o")
+        return 1
+    print(f"{path} is what {spec} is" + ("; write it again to refresh it" if found.notes else ""))
+    return 0
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    from .torch import given
+
+    parser = argparse.ArgumentParser(PROGRAM, description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2],
+                                     allow_abbrev=False)
+    given.add_arguments(parser)
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write; - is standard output")
+    target.add_argument("--verify", metavar="FILE", help="compare with this file instead, and write nothing")
+    with given.failures(PROGRAM) as todo:
+        args = parser.parse_args(argv)
+        if args.verify:
+            from .torch import drift
+
+            drift.read(args.verify)  # before the work
+        else:
+            given.writable(args.output)
+        given.prepare(args, todo)
+        recorded = given.record(todo, PROGRAM)
+        if args.verify:
+            return verify(args.verify, recorded.text, args.module)
+        if args.output == "-":
+            sys.stdout.write(recorded.text)
+        else:
+            write(args.output, recorded.text)
+        print(f"{PROGRAM}: {recorded.agreement()}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
