@@ -2,23 +2,21 @@
 
 import os
 import sys
-from pathlib import Path
 
 from . import Error, command
 
 
 def main() -> None:
     """Becomes the command of the script's name."""
-    name = os.path.basename(sys.argv[0])
-    program = str(Path(__file__).parent / "bin" / name)
+    script = os.path.basename(sys.argv[0])
+    name = "ddpc" if script == "__main__.py" else script
     try:
-        if name == "__main__.py":
-            program = command.find()
+        program = command.carried(name) if name == script else command.find()
+        if not program:
+            sys.exit(f"{name}: the package has lost its command; install it again: pip install --force-reinstall ./python")
         os.execv(program, [program, *sys.argv[1:]])
-    except OSError as error:
-        sys.exit(f"{name}: {program}: {error.strerror}; build the package again: pip install --force-reinstall ./python")
-    except Error as error:
-        sys.exit(f"ddpc: {error}")
+    except (Error, OSError) as error:
+        sys.exit(f"{name}: {error}")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,17 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Union
 
-from . import Error
+from . import Error, __path__
 
 Model = Union[str, "os.PathLike[str]"]
+
+
+def carried(name: str) -> Optional[str]:
+    """The path of a command of an installed package, `ddpc` or `ddprun`; None in a tree, which has none.
+
+    An editable installation has two folders: the tree's, and one with the commands.
+    """
+    return next(filter(None, (shutil.which(str(Path(folder) / "bin" / name)) for folder in __path__)), None)
 
 
 def find() -> str:
@@ -25,10 +33,9 @@ def find() -> str:
         if not found:
             raise Error(f"DDPC is {named!r}, which is not a program; unset it, or let it name the `ddpc` command")
         return found
-    for candidate in (Path(__file__).parent / "bin" / "ddpc", "ddpc"):
-        found = shutil.which(str(candidate))
-        if found:
-            return found
+    found = carried("ddpc") or shutil.which("ddpc")
+    if found:
+        return found
     raise Error(
         "there is no `ddpc` command next to the package, nor on PATH; "
         "build it (README.md) and let the environment variable DDPC name it"
