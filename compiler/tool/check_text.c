@@ -154,6 +154,9 @@ static void put_frozen(struct report *r, const struct advice *a) {
     const char **chosen = choose_none(r);
     for (uint32_t i = 0; i < a->freeze.n; i++) chosen[a->freeze.at[i]] = "yes";
     put_freeze(r, chosen, "");
+    if (a->freeze.n && r->c->program.not_taken.n)
+        fputs("# but not what only a branch under NOT TAKEN uses: give a batch that takes it\n",
+              line(r));
 }
 
 static void put_flags(struct report *r, const struct advice *a) {

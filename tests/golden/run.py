@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Runs golden tests: one file holds input files, commands and what they must print.
 
-usage: run.py --bin BUILD [--rebase] GOLDEN.test ... DOCUMENT.md ...
+usage: run.py --bin BUILD [--python PYTHON] [--rebase] GOLDEN.test ... DOCUMENT.md ...
        run.py --check-diagnostics DIAGNOSTICS.DEF FOLDER
 
 --bin BUILD   the folder that holds ddpc and ddprun
+--python PYTHON
+              run the sessions of documents that need PyTorch, and only those, with this interpreter
 --rebase      write what the commands did into the goldens instead of comparing; patterns that still
               match stay. Read the difference in git before you commit it.
 --check-diagnostics
@@ -238,9 +240,11 @@ def without_measurements(lines):
     return [re.sub(r" +", " ", re.sub(r"[0-9]+(\.[0-9]+)?", "N", line)) for line in lines]
 
 
-def run_document(path, binaries, rebase):
+def run_document(path, binaries, rebase, python):
     """Runs the sessions of a Markdown text: in its ```console blocks, lines that begin with "$ " are commands,
-    the others what they print on both streams. The numbers of ddprun are measurements and may differ."""
+    the others what they print on both streams. The numbers of ddprun are measurements and may differ. With --python only
+    the blocks ```console torch run, with an interpreter that has PyTorch as `python3`, else only the others."""
+    fence = "```console torch" if python else "```console"
     out, good, session, expected, command, count = [], True, False, [], None, 0
 
     def finish():
@@ -248,7 +252,7 @@ def run_document(path, binaries, rebase):
         if command is None:
             return
         count += 1
-        actual = execute(f"exec 2>&1; {command}", scratch, environment_for(binaries, scratch))["stdout"]
+        actual = execute(f"exec 2>&1; {command}", scratch, environment)["stdout"]
         view = without_measurements if "ddprun" in command else list
         if view(actual) != view(expected):
             good = False
@@ -258,9 +262,19 @@ def run_document(path, binaries, rebase):
 
     with tempfile.TemporaryDirectory(prefix="ddpc-golden-") as scratch:
         (pathlib.Path(scratch) / "samples").symlink_to(ROOT / "samples")
+        environment = environment_for(binaries, scratch)
+        if python:
+            tools = pathlib.Path(scratch) / "bin"
+            tools.mkdir()
+            # Not a link: a virtual environment knows itself by its path.
+            (tools / "python3").write_text(f'#!/bin/sh\nexec "{python}" -W ignore "$@"\n')
+            (tools / "python3").chmod(0o755)
+            environment["PATH"] = f"{tools}:{environment['PATH']}"
+            environment["PYTHONPATH"] = str(ROOT / "python")
+            environment["OMP_NUM_THREADS"] = "1"
         for line in read_lines(path):
             if not session:
-                session, command = line == "```console", None
+                session, command = line == fence, None
             elif line == "```" or line.startswith("$ "):
                 finish()
                 session, expected = line != "```", []
@@ -301,6 +315,7 @@ def check_diagnostics(table, folder):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
     parser.add_argument("--bin", type=pathlib.Path)
+    parser.add_argument("--python")
     parser.add_argument("--rebase", action="store_true")
     parser.add_argument("--check-diagnostics", type=pathlib.Path, metavar="TABLE")
     parser.add_argument("paths", nargs="+", type=pathlib.Path)
@@ -313,7 +328,9 @@ def main():
             parser.error("--bin is missing")
         binaries = arguments.bin.resolve()
         results = [
-            (run_document if path.suffix == ".md" else run_golden)(path, binaries, arguments.rebase)
+            run_document(path, binaries, arguments.rebase, arguments.python)
+            if path.suffix == ".md"
+            else run_golden(path, binaries, arguments.rebase)
             for path in arguments.paths
         ]
         return not all(results)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""README.md's export recipe, taken from there word for word and run twice, on a small model with everything that makes
+"""The export recipe of docs/onnx.md, taken from there word for word and run twice, on a small model with everything that makes
 printers differ: a mask and a training flag as constants of a type that older ones leave out, a buffer, an unused
 parameter. Exit 77, skipped, where torch or onnx is missing.
 
-usage: export.py DDPC README.md
+usage: export.py DDPC onnx.md
 """
 import inspect
 import os
@@ -22,7 +22,7 @@ except ImportError as missing:
 
 ddpc, readme = (pathlib.Path(a).resolve() for a in sys.argv[1:])
 recipe = re.search(r"```python\n(import .*?torch\.onnx\.export.*?)```", readme.read_text(), re.DOTALL).group(1)
-if "dynamo" in inspect.signature(torch.onnx.export).parameters:  # as the README says
+if "dynamo" in inspect.signature(torch.onnx.export).parameters:  # as the recipe says
     recipe = recipe.replace("do_constant_folding=False", "do_constant_folding=False, dynamo=False")
 
 
@@ -63,8 +63,8 @@ with tempfile.TemporaryDirectory() as scratch:
         check()
         seen.append(sorted((p.name, p.stat().st_size) for p in pathlib.Path().iterdir() if p.suffix != ".onnxtxt"))
     assert seen[0] == seen[1], f"a second run leaves other files: {seen}"
-    # As the README says where the loss is outside of forward.
+    # As docs/onnx.md says where the loss is outside of forward.
     exec(recipe.replace('["loss"]', '["logits"]'), {"model": Model(False), "batch": (ids, ids)})
     check("--loss", "logits")
     os.chdir("/")
-print("the recipe of the README works, twice")
+print("the recipe of docs/onnx.md works, twice")
