@@ -85,7 +85,7 @@ def uncompiled(method: Callable) -> Callable:
     return hook
 
 
-class Plan:
+class Rules:
     """A step as the hooks need it: how often a gradient of each parameter may come, and which must."""
 
     def __init__(self, rows: List[Row], must: Iterable[int], limit: List[int], want: Optional[List[int]] = None):
@@ -119,7 +119,7 @@ class Watcher:
         self._armed = self._open = self._through = self._sync = self._blind = False
         self._surplus: List[int] = []
         self._first: Optional[List[int]] = None  # of a static graph: how often each gradient came in the first step
-        self._plans: Dict[str, Plan] = {}
+        self._known: Dict[str, Rules] = {}
         self._handles: List[Any] = []
         self._nodes: Dict[int, Any] = {}
         self._late: Set[int] = set()  # switched on after DDP was built
@@ -152,18 +152,18 @@ class Watcher:
         if name and name not in self._rows:
             raise Error(f"the check has no step {name!r}; it has {', '.join(self._rows)}", 2)
         self._name = name
-        if name not in self._plans:
-            self._plans[name] = self._plan(self._rows[name] if name else self._together)
-        self._plan_now = self._plans[name]
+        if name not in self._known:
+            self._known[name] = self._rules(self._rows[name] if name else self._together)
+        self._now = self._known[name]
         if self._open:
-            self._limit[:] = self._plan_now.limit
+            self._limit[:] = self._now.limit
         return self
 
-    def _replan(self) -> None:
-        self._plans.clear()
+    def _renew(self) -> None:
+        self._known.clear()
         self.step(self._name)
 
-    def _plan(self, rows: List[Row]) -> Plan:
+    def _rules(self, rows: List[Row]) -> Rules:
         must = {i for i, r in enumerate(rows) if r.kind == "always"}
         once = ANY if self.ddp.static_graph else 1
         limit = [once if r.kind in ("always", "conditional") or r.elsewhere else 0 for r in rows]
@@ -174,7 +174,7 @@ class Watcher:
             want = [max(times, 1) for times in self._first]
         elif self._counts_all():
             must |= {i for i, managed in enumerate(self._managed) if managed}
-        return Plan(rows, must, [0 if i in self._late else x for i, x in enumerate(limit)], want)
+        return Rules(rows, must, [0 if i in self._late else x for i, x in enumerate(limit)], want)
 
     def _counts_all(self) -> bool:
         """DDP waits for every parameter that it manages."""
@@ -201,7 +201,7 @@ class Watcher:
             self._sync |= self._blind
             if self._seen[i] < self._limit[i]:
                 return
-        if self._limit[i] == 0 and not (self._first and self._plan_now.rows[i].kind in ("always", "conditional")):
+        if self._limit[i] == 0 and not (self._first and self._now.rows[i].kind in ("always", "conditional")):
             self._surplus.append(i)
         elif self._armed:
             self._tell([("extra", i)], "DistributedDataParallel counts a parameter once for each forward: reentrant "
@@ -217,16 +217,16 @@ class Watcher:
                 if i not in self._nodes and p.requires_grad:
                     self._late.add(i)
                     self._hook(i)
-                    self._replan()
+                    self._renew()
 
     def _after_forward(self, _module: nn.Module, _args: Any, output: Any) -> None:
         if not torch.is_grad_enabled():
             return
         sync = self.ddp.require_backward_grad_sync
         self._armed |= sync
-        nodes = {t.grad_fn for _, t in named_tensors(output, "") if t.grad_fn is not None}
-        self._blind = sync and not nodes
-        for node in nodes:
+        tensors = [t for _, t in named_tensors(output, "")]
+        self._blind = sync and not tensors  # a type of its own: any backward is taken to come through it
+        for node in {t.grad_fn for t in tensors if t.grad_fn is not None}:
             node.register_prehook(partial(self._output, sync))
 
     def _output(self, sync: bool, _: Any) -> None:
@@ -238,7 +238,7 @@ class Watcher:
 
     def _begin(self) -> None:
         self._open, self._through, self._sync = True, False, False
-        self._limit[:] = self._plan_now.limit
+        self._limit[:] = self._now.limit
         engine = torch.autograd.Variable._execution_engine
         # Queued again when it runs: DDP waits for its collectives in such a callback, and comes before the judgement.
         engine.queue_callback(lambda: engine.queue_callback(self._end))
@@ -277,26 +277,26 @@ class Watcher:
 
     def _judge(self) -> None:
         """At the end of the backward in which DDP averages."""
-        seen, plan = self._seen, self._plan_now
+        seen, rules = self._seen, self._now
         self.number += 1
         fired = any(seen)
         wrong: List[Tuple[str, int]] = []
-        if not plan.complete(seen):
-            wrong += [("missing", i) for i in plan.must
-                      if seen[i] < plan.want[i] and (fired or plan.rows[i].kind == "always")]
+        if not rules.complete(seen):
+            wrong += [("missing", i) for i in rules.must
+                      if seen[i] < rules.want[i] and (fired or rules.rows[i].kind == "always")]
         wrong += [("unaveraged" if i in self._late else "unexpected", i) for i in dict.fromkeys(self._surplus)]
-        for i in plan.loose:
-            if plan.rows[i].elsewhere:
+        for i in rules.loose:
+            if rules.rows[i].elsewhere:
                 if seen[i]:
                     self._elsewhere[self.names[i]] = self._elsewhere.get(self.names[i], 0) + 1
             else:
                 self._present.setdefault(self.names[i], [0, 0])[not seen[i]] += 1
         self._counts[self._name] = self._counts.get(self._name, 0) + 1
         waits = self._counts_all() and any(kind == "missing" and self._managed[i] for kind, i in wrong)
-        advice = self._advice(waits and fired, plan, wrong)
+        advice = self._advice(waits and fired, rules, wrong)
         if fired and self.ddp.static_graph and self._first is None:
             self._first = list(seen)
-            self._replan()
+            self._renew()
         if fired and not waits:
             self._armed = False
         if not waits:
@@ -304,12 +304,12 @@ class Watcher:
         self._surplus.clear()
         self._tell(wrong, advice, self.number)
 
-    def _advice(self, waits: bool, plan: Plan, wrong: List[Tuple[str, int]]) -> str:
+    def _advice(self, waits: bool, rules: Rules, wrong: List[Tuple[str, int]]) -> str:
         if self._first is not None and any(kind == "missing" for kind, _ in wrong):
             return "static_graph=True: DistributedDataParallel expects in every step what came in the first."
         if not waits:
             return ""
-        rest = {plan.rows[i].kind for kind, i in wrong if kind == "missing"}
+        rest = {rules.rows[i].kind for kind, i in wrong if kind == "missing"}
         freeze = "freeze what never trains before wrapping" if rest == {"never"} else ""
         flag = "" if rest == {"never"} else "set find_unused_parameters=True"
         return ("DistributedDataParallel waits for what is missing: its next forward fails, and ranks that have it "
@@ -338,7 +338,7 @@ class Watcher:
         warnings.warn(text, stacklevel=2)
 
     def _why(self, kind: str, i: int) -> str:
-        said = self._plan_now.rows[i].text
+        said = self._now.rows[i].text
         if i in self._late:
             return f"requires_grad was switched on after DistributedDataParallel was built; {said}"
         if kind == "missing" and not self.parameters[i].requires_grad:
@@ -415,9 +415,9 @@ def watch(ddp_model: nn.Module, model_or_plan: Model, on: str = "raise", *, pref
 
     The watcher does not communicate. Where a gradient is missing on this rank only, this rank raises; the others,
     which have it, wait in DDP's own all-reduce for this one. What they see: with gloo, once this process ends,
-    "Connection closed by peer" or "Connection reset by peer"; with NCCL nothing until the watchdog's timeout (10 minutes,
-    `init_process_group(timeout=...)`), or until the launcher ends them, as torchrun does. The cause is in the output of
-    the rank that raised.
+    "Connection closed by peer" or "Connection reset by peer"; with NCCL nothing until the timeout of
+    `init_process_group` (torch 1.13 heeds it only if NCCL_ASYNC_ERROR_HANDLING=1 or NCCL_BLOCKING_WAIT=1), or until the
+    launcher ends them, as torchrun does when one rank fails. The cause is in the output of the rank that raised.
 
     Limits: two backwards that share a forward, each bringing a part of the gradients, look like a missing gradient after
     the first; add up the losses. Autograd must run AccumulateGrad nodes: compiled autograd does not.
