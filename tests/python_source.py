@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The Python package's source keeps to Python 3.9, the oldest that it runs on, wherever it is tested: its grammar, and
 no `X | Y` or match statement that only newer ones evaluate. Each module says what it is for, and pyflakes, where it is
-installed, finds nothing in it.
+installed, finds nothing in it but what `# noqa: F…` excuses.
 
 usage: python_source.py FOLDER
 """
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,9 @@ files = sorted(pathlib.Path(sys.argv[1]).rglob("*.py"))
 found = [f"{file}:{line}: {text}" for file in files for line, text in problems(file)]
 checker = subprocess.run([sys.executable, "-m", "pyflakes", *map(str, files)], capture_output=True, text=True)
 if "No module named" not in checker.stderr:
-    found += (checker.stdout + checker.stderr).splitlines()
+    for line in (checker.stdout + checker.stderr).splitlines():
+        place = re.match(r"(.+?\.py):(\d+):", line)
+        if not place or "# noqa: F" not in open(place[1]).readlines()[int(place[2]) - 1]:
+            found.append(line)
 print("\n".join(found) or f"{len(files)} files are Python {OLDEST[0]}.{OLDEST[1]}'s")
 sys.exit(bool(found) or not files)

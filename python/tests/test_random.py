@@ -18,7 +18,6 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import ddpc.torch  # noqa: E402
-from ddpc import command  # noqa: E402
 
 PROGRAMS = int(os.environ.get("DDPC_RANDOM_PROGRAMS", "150"))
 

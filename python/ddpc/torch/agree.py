@@ -8,7 +8,7 @@ is compared is the text that goes out.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
+from typing import Iterator, List, Mapping, Sequence, Set
 
 import torch
 from torch import Tensor, nn

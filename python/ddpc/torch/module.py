@@ -10,7 +10,7 @@ import random
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, Tuple
 
 import torch
 from torch import Tensor, nn
