@@ -41,7 +41,7 @@ for path in sorted(root.rglob("*")):
         for name in set(re.findall(r"docs/[a-z-]+\.md", path.read_text(errors="replace"))):
             if not (root / name).exists():
                 wrong.append(f"{path.relative_to(root)} refers to {name}, which is not there")
-sources = {p.name for folder in ("ir", "compiler", "runtime", "samples", "tests") for p in (root / folder).rglob("*")}
+sources = {p.name for folder in ("ir", "compiler", "runtime", "samples", "tests", "python") for p in (root / folder).rglob("*")}
 for path in sorted([root / "README.md", *(root / "docs").glob("*.md")]):
     for name in set(re.findall(r"`[a-z/]*?([a-z_]+\.(?:c|h|def|ir|py))`", path.read_text())):
         if name not in sources:
@@ -50,7 +50,7 @@ for path in [*root.glob("*.md"), *(root / "docs").glob("*.md"), *root.glob("samp
     session = False  # what programs print is as long as they print it
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line.startswith("```"):
-            session = line == "```console"
+            session = line.startswith("```console")
         elif len(line) > 125 and not session:
             wrong.append(f"{path.relative_to(root)}:{number} has {len(line)} columns, 125 at most")
 print("\n".join(wrong) or "the manual page is complete, and every document is there")
