@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 import zoo
 import zoo.truth
@@ -14,11 +14,25 @@ from ddpc.torch import export
 
 
 @functools.lru_cache(maxsize=None)
-def text_of(name):
-    """The recorded text of a model; `export` itself compares it with autograd, and raises if they disagree."""
+def recorded(name):
+    """(text, state before, state after) of a model; `export` compares the text with autograd, and raises if they differ."""
     s = zoo.MODELS[name].setup()
     zoo.seed()
-    return export(s.module, s.batches, s.loss, steps=s.steps)
+    before = state_of(s.module)
+    return export(s.module, s.batches, s.loss, steps=s.steps), before, state_of(s.module)
+
+
+def text_of(name):
+    return recorded(name)[0]
+
+
+def state_of(module):
+    """Everything that recording must leave alone."""
+    state = {f"the elements of {n}": t.clone() for n, t in module.state_dict().items()}
+    for n, p in module.named_parameters():
+        state[f"the flag of {n}"], state[f"the gradient of {n}"] = torch.tensor(p.requires_grad), p.grad
+    state["the random state"] = torch.get_rng_state()
+    return state
 
 
 @functools.lru_cache(maxsize=None)
@@ -47,6 +61,13 @@ def test_agrees_with_a_plain_backward(model):
             said.setdefault(step, set()).add(frozenset(n for n, p in parameters.items() if p["class"] == "always"))
     seen = {step: {frozenset(b) for b in batches} for step, batches in zoo.truth.observed(model.setup()).items()}
     assert said == seen
+
+
+def test_leaves_the_module_as_it_was(model):
+    _, before, after = recorded(model.name)
+    assert list(before) == list(after)
+    changed = [n for n in before if before[n] is not after[n] and not torch.equal(before[n], after[n])]
+    assert not changed
 
 
 def test_names_all_parameters(model):

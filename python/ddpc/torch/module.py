@@ -126,17 +126,18 @@ def random_state() -> Callable[[], None]:
 
 @contextmanager
 def state_kept(module: nn.Module) -> Iterator[Kept]:
-    """Buffers, gradients and random generators are afterwards as before; parameters too, see Kept."""
+    """Buffers, gradients, flags and random generators are afterwards as before; parameters too, see Kept."""
     kept, rewind = Kept(), random_state()
     for b in module.buffers():
         kept.keep(b)
-    grads = [(p, p.grad) for p in module.parameters()]
-    for p, _ in grads:
+    own = [(p, p.grad, p.requires_grad) for p in module.parameters()]
+    for p, _, _ in own:
         p.grad = None
     try:
         yield kept
     finally:
         rewind()
         kept.restore()
-        for p, g in grads:
-            p.grad = g
+        for p, grad, trains in own:
+            p.grad = grad
+            p.requires_grad_(trains)
