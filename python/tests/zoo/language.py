@@ -106,7 +106,7 @@ class Experts(nn.Module):
         return self.head(x + y)
 
 
-@model(conditional={"experts.3.*": why("only when", at="expert")})
+@model(conditional={"experts.3.*": why("only in batch 1 of 2", at="expert")})
 def routed_experts() -> Setup:
     def batch(*chosen: int) -> Tuple[torch.Tensor]:
         return (F.one_hot(torch.tensor(chosen), 4).float() * 3 + torch.rand(len(chosen), 4),)
@@ -171,7 +171,7 @@ def decoder_tied() -> Setup:
     return Setup(Decoder(), [(tokens(2, 6),), (tokens(2, 4),)], last_token_loss)
 
 
-@model(conditional={"h.*.attention.out.*": why("only when", at="mix"), "h.*": why("only when")})
+@model(conditional={"h.*.attention.out.*": why("only in batch", at="mix"), "h.*": why("only in batch")})
 def layer_drop() -> Setup:
     """Each block is left out with probability one half, batch by batch."""
     return Setup(Decoder(tied=False, drop=0.5), [(tokens(2, 5),) for _ in range(6)], last_token_loss)
@@ -267,7 +267,7 @@ class Tasks(nn.Module):
 
 @model(
     never={"heads.mood.*": why("nothing reads it")},
-    conditional={"heads.tags.*": why("only when", at="task"), "heads.names.*": why("only when", at="task")},
+    conditional={"heads.tags.*": why("only in batch 1 of 2", at="task"), "heads.names.*": why("only in batch 2 of 2", at="task")},
 )
 def task_heads() -> Setup:
     return Setup(Tasks(), [("tags", torch.randn(3, 4)), ("names", torch.randn(3, 4))], lambda y, task, x: y.pow(2).mean())
@@ -364,7 +364,7 @@ def embedding_sparse() -> Setup:
     return Setup(Bags(), [(tokens(3, 4),)], lambda y, ids: y.pow(2).mean())
 
 
-@model(frozen=("body.*",), conditional={"second.*": why("only when", at="early")})
+@model(frozen=("body.*",), conditional={"second.*": why("only in batch 2 of 2", at="early")})
 def early_exit() -> Setup:
     """A soft prompt before a frozen body; confident batches leave after the first head."""
 

@@ -219,13 +219,13 @@ class Vmapped(nn.Module):
     def tree(self, x: torch.Tensor) -> torch.Tensor:
         if len(x) == 1:
             return self.leaf(x)
-        return self.join(self.tree(x[: len(x) // 2]), self.tree(x[len(x) // 2 :])).tanh()
+        return self.join(self.tree(x[: len(x) // 2]), self.tree(x[len(x) // 2 :])).tanh()  # @join
 
     def forward(self, x: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         return torch.baddbmm(x.new_zeros(3, 1, 1), self.stack, x.t().expand(3, W, 3)).mean(0), self.tree(x[:2])
 
 
-@model(conditional={"join.*": why("only when")})
+@model(conditional={"join.*": why("only in batch 1 of 2", at="join")})
 def tree_and_ensemble() -> Setup:
     """A tree of one leaf joins nothing."""
     net = Vmapped()

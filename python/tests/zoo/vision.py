@@ -201,7 +201,7 @@ class FeaturePyramid(nn.Module):
 
 @model(
     never={"backbone.pyramid.layer_blocks.1.*": why("nothing reads")},
-    conditional={"box*": why("only when", at="box_head")},
+    conditional={"box*": why("only in batch 1 of 2", at="box_head")},
 )
 def detector_without_positives() -> Setup:
     def batch(*boxes: torch.Tensor) -> Tuple[torch.Tensor, List[torch.Tensor]]:
