@@ -99,8 +99,11 @@ def vision() -> Makers:
             [([torch.rand(3, 128, 128)] * 2, [target(n), target(1 if n else 0)]) for n in (2, 0)], mean_square)
 
     small = dict(min_size=128, max_size=160)
+    few = dict(small, rpn_post_nms_top_n_train=50, box_batch_size_per_image=16)
     for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2", "fasterrcnn_mobilenet_v3_large_fpn",
-                 "maskrcnn_resnet50_fpn", "keypointrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "fcos_resnet50_fpn"):
+                 "maskrcnn_resnet50_fpn", "keypointrcnn_resnet50_fpn"):
+        detector(name, **few)
+    for name in ("retinanet_resnet50_fpn", "fcos_resnet50_fpn"):
         detector(name, **small)
     detector("ssdlite320_mobilenet_v3_large")
     detector("ssd300_vgg16")
@@ -265,7 +268,7 @@ def row(name: str, make: Callable[[], Job]) -> Tuple[str, bool]:
 
 
 def rows(words: List[str]) -> Iterator[bool]:
-    for group in (vision, text, small):
+    for group in (text, vision, small):
         try:
             makers = group()
         except ImportError as error:
