@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .. import Error, command
 from . import agree, text
 from .branches import Branches
+from .exported import exported
 from .module import Kept, Parameters, parameters_of, random_state, state_kept, unwrap
 from .record import Recorder
 from .trace import Trace
@@ -94,8 +95,8 @@ def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Di
     return value
 
 
-def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss], watched: Branches
-           ) -> Tuple[Trace, Set[str]]:
+def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss], watched: Branches,
+           via: str) -> Tuple[Trace, Set[str]]:
     """One batch: its trace, and the parameters that got a gradient."""
     args, kwargs = arguments(batch)
     recorder = Recorder(owned, kept)
@@ -105,15 +106,17 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
         while name in owned.parameters or name in owned.buffers:
             name += "_input"
         recorder.add_input(name, t)
+    with watched:
+        run = module if via == "record" else exported(module, args, kwargs)
     with watched, recorder:
-        output = module(*args, **kwargs)
+        output = run(*args, **kwargs)
         value = loss_of(output, loss, args, kwargs)
     recorder.set_loss(value)
     for name, t in named_tensors(output, "" if isinstance(output, AnyMapping) else "output"):
         recorder.add_output(name, t)
     trace.frozen = {n for n, p in owned.parameters.items() if not p.requires_grad}
     trace.prune()
-    if trace.replaced:  # once more, as it trains
+    if trace.replaced or run is not module:  # once more, as it trains
         del output, value
         rewind()
         value = loss_of(module(*args, **kwargs), loss, args, kwargs)
@@ -121,7 +124,7 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
 
 
 def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optional[Loss] = None, *,
-              steps: Optional[Steps] = None) -> Recording:
+              steps: Optional[Steps] = None, via: str = "record") -> Recording:
     """Records every batch of every step, writes the text, and compares it with autograd."""
     module = unwrap(module)
     owned = parameters_of(module)
@@ -136,7 +139,7 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
             known: Dict[tuple, Trace] = {}
             seen[step] = []
             for batch in step_batches or ():
-                trace, got = record(module, owned, kept, batch, step_loss, watched)
+                trace, got = record(module, owned, kept, batch, step_loss, watched, via)
                 seen[step].append(got)
                 known.setdefault(trace.signature(), trace).add_batch(trace, len(seen[step]))
                 if len(known) > MOST_PATHS:
@@ -156,26 +159,27 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
 
 
 def export(module: nn.Module, batches: Optional[Iterable[Batch]] = None, loss: Optional[Loss] = None, *,
-           steps: Optional[Steps] = None) -> str:
+           steps: Optional[Steps] = None, via: str = "record") -> str:
     """The text of a module's training step, for the `ddpc` command.
 
     `batches` is an iterable of what the module takes: tuples of arguments (or a mapping of keywords, or a tensor
     alone). `loss(output, *batch)` returns a scalar tensor; without it the module's output is the loss, or has a
     `loss`. Give as many batches as it takes to see every path: paths that differ become branches of the text, and the
     text says how many batches were observed. `steps` maps names to (batches, loss), for a module that trains in
-    several ways, such as a GAN.
+    several ways, such as a GAN. `via="export"` records what torch.export makes of the module (torch 2.6 or newer)
+    instead of the module's own calls.
 
     Runs a forward and a backward pass for each batch, on the device where the module is, and leaves parameters,
     buffers, gradients and random generators as they were. Raises `ddpc.Error` if the text and autograd disagree on
     who gets a gradient.
     """
-    return recording(module, batches, loss, steps=steps).text
+    return recording(module, batches, loss, steps=steps, via=via).text
 
 
 def check(module: nn.Module, batches: Optional[Iterable[Batch]] = None, loss: Optional[Loss] = None, *,
-          steps: Optional[Steps] = None) -> Dict[str, Any]:
+          steps: Optional[Steps] = None, via: str = "record") -> Dict[str, Any]:
     """Which parameters of a module get no gradient, and what to set in DistributedDataParallel.
 
     Arguments as in `export`; the result is the dict of `ddpc check --format=json`, whose keys docs/json.md lists.
     """
-    return command.check(export(module, batches, loss, steps=steps))
+    return command.check(export(module, batches, loss, steps=steps, via=via))

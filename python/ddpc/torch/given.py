@@ -147,6 +147,7 @@ class Given:
     batches: Optional[Iterable[Any]] = None
     loss: Optional[Callable[..., Tensor]] = None
     steps: Optional[Dict[str, Tuple[Iterable[Any], Optional[Callable[..., Tensor]]]]] = None
+    via: str = "record"
     at: str = ""
     notes: List[str] = field(default_factory=list)
 
@@ -200,6 +201,7 @@ def prepare(args: argparse.Namespace, found: Given) -> None:
         steps[name] = (loss, own or args.batch)
     if not args.batch and (not steps or any(not b for _, b in steps.values())):
         raise Error("there is no batch: --batch MODULE:NAME names what the module is recorded with", USAGE)
+    found.via = args.via
     found.at = f"building {args.module}"
     found.module = module_of(args.module, args.seed)
     found.at = ""
@@ -236,7 +238,7 @@ def writable(path: str) -> None:
 def record(what: Given, program: str) -> api.Recording:
     """Records what the command line names, and says on standard error what a reader must know."""
     assert what.module is not None
-    recorded = api.recording(what.module, what.batches, what.loss, steps=what.steps)
+    recorded = api.recording(what.module, what.batches, what.loss, steps=what.steps, via=what.via)
     for note in [*what.notes, *recorded.notes]:
         say(program, "note", note)
     return recorded

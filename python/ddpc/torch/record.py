@@ -58,6 +58,7 @@ def tensors_in(thing: Any) -> Iterator[Tensor]:
 
 def op_name(func: Any) -> str:
     """What a call is called: `linear`, `add_`, and `data` for reading x.data."""
+    func = getattr(func, "overloadpacket", func)  # aten.add.Tensor is add
     name = getattr(func, "__name__", "") or type(func).__name__
     if name in ("__get__", "__set__"):
         name = getattr(getattr(func, "__self__", None), "__name__", "attribute")

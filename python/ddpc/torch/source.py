@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import linecache
 import os
+import re
 import sys
 import sysconfig
 from types import FrameType
@@ -29,6 +31,7 @@ DDPC = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 STANDARD = tuple({os.path.realpath(sysconfig.get_path(key)) + os.sep for key in ("stdlib", "platstdlib")})
 BEGINNING = os.path.join("torch", "api.py")  # of this package: it calls the module
 LAYERS = os.path.join(TORCH, "nn", "modules") + os.sep
+FX = "<eval_with_key>"  # what torch.fx calls the files of the code that it makes
 PLUMBING = ("module.py", "container.py")
 
 
@@ -75,8 +78,21 @@ def short(file: str, folder: str) -> str:
     return os.path.relpath(full, top)
 
 
+def generated(frame: FrameType) -> str:
+    """The place that a frame of torch.fx's code stands for, "" if it is none: its nodes know where they come from."""
+    code = frame.f_code
+    nodes = getattr(getattr(frame.f_locals.get("self"), "graph", None), "nodes", ())
+    made = linecache.getline(code.co_filename, frame.f_lineno).partition(" = ")[0].strip()
+    node = next((n for n in nodes if n.name == made), None)
+    frames = re.findall(r'File "([^"]+)", line (\d+)', (node.meta.get("stack_trace") or "") if node else "")
+    users = [f for f in frames if is_user(f[0])]
+    return place(users[-1][0], int(users[-1][1])) if users else ""
+
+
 def place(where: Union[FrameType, str], line: Optional[int] = None) -> str:
     """"FILE:LINE" of a frame, or of a line of a file."""
+    if not isinstance(where, str) and where.f_code.co_filename.startswith(FX):
+        return generated(where)
     if not isinstance(where, str):
         where, line = where.f_code.co_filename, where.f_lineno if line is None else line
     return f"{short(where, os.getcwd())}:{line}"
@@ -90,7 +106,7 @@ def user_frame(frame: Optional[FrameType] = None) -> Optional[FrameType]:
     frame, layer = frame or sys._getframe(1), None
     while frame is not None:
         file = frame.f_code.co_filename
-        if is_user(file):
+        if is_user(file) or file.startswith(FX) and generated(frame):
             return frame
         if file.startswith(DDPC) and file.endswith(BEGINNING):
             break
