@@ -76,7 +76,7 @@ def test_compiled(plain):
     assert classes(check(nn.DataParallel(compiled), BATCHES, loss)) == plain
 
 
-@pytest.mark.skipif(not hasattr(nn.Module, "compile"), reason="nn.Module.compile came with torch 2.2")
+@pytest.mark.skipif(version() < OLDEST, reason="torch.compiler.set_stance came with torch 2.6")
 def test_compiled_in_place(plain):
     net = Net()
     net.compile(backend="eager")

@@ -15,7 +15,7 @@ from .. import Error, command
 from . import agree, text
 from .branches import Branches
 from .exported import exported
-from .module import Kept, Parameters, parameters_of, random_state, state_kept, unwrap
+from .module import Kept, Parameters, eager, parameters_of, random_state, state_kept, unwrap
 from .record import Recorder
 from .trace import Trace
 
@@ -134,7 +134,7 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
     seen: Dict[str, List[Set[str]]] = {}
     watched = Branches(module, *(step_loss for _, step_loss in todo.values() if step_loss is not None))
     start = time.perf_counter()
-    with state_kept(module) as kept, torch.enable_grad():
+    with state_kept(module) as kept, torch.enable_grad(), eager():
         for step, (step_batches, step_loss) in todo.items():
             known: Dict[tuple, Trace] = {}
             seen[step] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, Tuple
 
@@ -38,6 +38,14 @@ def unwrap(module: nn.Module) -> nn.Module:
             module = module._orig_mod
         else:
             return module
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Modules and functions that were compiled in place, deeper inside, run as they are written (torch 2.6 or newer)."""
+    stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
+    with stance("force_eager") if stance else nullcontext():
+        yield
 
 
 def inner_path(module: nn.Module) -> str:
