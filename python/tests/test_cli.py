@@ -87,6 +87,16 @@ def other_loss(output, x):
     return output.mean()
 
 
+labelled = [(torch.randn(2, 4), torch.ones(2, 4)), {"x": torch.randn(2, 4), "y": torch.ones(2, 4)}]
+
+
+renamed = [{"input": torch.randn(2, 4)}]
+
+
+def with_labels(output, x, y):
+    return (output - y).square().mean()
+
+
 def vector(output, x):
     return output.sum(1)
 
@@ -172,6 +182,15 @@ def test_ways_to_give_batches(run, batches, said):
     code, out, err = run(check, "cli_model:build", f"--batch=cli_model:{batches}", "--loss=cli_model:loss")
     assert code == 0 and f"AUTOGRAD agrees on {said}: 4 of 4" in out
     assert ("--max-batches" in err) == (batches == "endless")
+
+
+def test_labels_are_for_the_loss_alone(run):
+    code, out, _ = run(export, "cli_model:build", "--batch=cli_model:labelled", "--loss=cli_model:with_labels")
+    assert code == 0 and "(float[2,4] x, float[2,4] y) => (" in out and "variant" not in out
+    code, _, err = run(export, "cli_model:build", "--batch=cli_model:labelled", "--loss=cli_model:loss")
+    assert code == 2 and "the loss (output, x) cannot be called with the batch: too many positional arguments" in err
+    code, _, err = run(export, "cli_model:build", "--batch=cli_model:renamed", "--loss=cli_model:loss")
+    assert code == 2 and "Net.forward(x) cannot be called with the batch: missing a required argument: 'x'" in err
 
 
 def test_steps(run):

@@ -66,9 +66,36 @@ def named_tensors(thing: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
             yield from named_tensors(getattr(thing, key, None), f"{name}.{key}" if name else key)
 
 
-def named_arguments(module: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Iterator[Tuple[str, Tensor]]:
+def taken(module: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """What a module's forward takes of a batch; the rest, such as the labels, is for the loss alone."""
+    parameters = inspect.signature(module.forward).parameters
+    kinds = [p.kind for p in parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        args = args[:sum(kind in named for kind in kinds)]
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        kwargs = {k: v for k, v in kwargs.items() if k in parameters}
+    return args, kwargs
+
+
+def fit(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Says that a function cannot be called with a batch, before it is."""
     try:
-        bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # builtins may have none
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise Error(f"{what}{signature} cannot be called with the batch: {error}\n"
+                    "help: a batch is a tuple of arguments, a mapping of keywords, or one tensor; what forward does not take "
+                    "is for the loss alone", 2) from None
+
+
+def named_arguments(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+                    ) -> Iterator[Tuple[str, Tensor]]:
+    try:
+        bound = inspect.signature(function).bind_partial(*args, **kwargs).arguments
     except (TypeError, ValueError):
         bound = {f"input_{i}": a for i, a in enumerate(args)}
         bound.update(kwargs)
@@ -78,6 +105,7 @@ def named_arguments(module: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, 
 
 def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tensor:
     if loss is not None:
+        fit(loss, "the loss ", (output, *args), kwargs)
         value = loss(output, *args, **kwargs)
     elif isinstance(output, Tensor):
         value = output
@@ -98,19 +126,26 @@ def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Di
 def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss], watched: Branches,
            via: str) -> Tuple[Trace, Set[str]]:
     """One batch: its trace, and the parameters that got a gradient."""
-    args, kwargs = arguments(batch)
+    whole, keywords = arguments(batch)
+    args, kwargs = taken(module, whole, keywords) if loss is not None else (whole, keywords)
+    fit(module.forward, f"{type(module).__name__}.forward", args, kwargs)
     recorder = Recorder(owned, kept)
     trace = recorder.trace
     rewind = random_state()
-    for name, t in named_arguments(module, args, kwargs):
-        while name in owned.parameters or name in owned.buffers:
+    given = [*named_arguments(module.forward, args, kwargs)]
+    if loss is not None:
+        given += named_arguments(loss, (None, *whole), keywords)
+    names = {*owned.parameters, *owned.buffers}
+    for name, t in given:  # a tensor that both take goes by forward's name
+        while name in names:
             name += "_input"
+        names.add(name)
         recorder.add_input(name, t)
     with watched:
         run = module if via == "record" else exported(module, args, kwargs)
     with watched, recorder:
         output = run(*args, **kwargs)
-        value = loss_of(output, loss, args, kwargs)
+        value = loss_of(output, loss, whole, keywords)
     recorder.set_loss(value)
     for name, t in named_tensors(output, "" if isinstance(output, AnyMapping) else "output"):
         recorder.add_output(name, t)
@@ -119,7 +154,7 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
     if trace.replaced or run is not module:  # once more, as it trains
         del output, value
         rewind()
-        value = loss_of(module(*args, **kwargs), loss, args, kwargs)
+        value = loss_of(module(*args, **kwargs), loss, whole, keywords)
     return trace, agree.backward(value, owned.parameters)
 
 
@@ -163,7 +198,8 @@ def export(module: nn.Module, batches: Optional[Iterable[Batch]] = None, loss: O
     """The text of a module's training step, for the `ddpc` command.
 
     `batches` is an iterable of what the module takes: tuples of arguments (or a mapping of keywords, or a tensor
-    alone). `loss(output, *batch)` returns a scalar tensor; without it the module's output is the loss, or has a
+    alone); what of a batch `forward` does not take, such as labels, only the loss gets. `loss(output, *batch)`, or
+    `loss(output, **batch)` of a mapping, returns a scalar tensor; without it the module's output is the loss, or has a
     `loss`. Give as many batches as it takes to see every path: paths that differ become branches of the text, and the
     text says how many batches were observed. `steps` maps names to (batches, loss), for a module that trains in
     several ways, such as a GAN. `via="export"` records what torch.export makes of the module (torch 2.6 or newer)
