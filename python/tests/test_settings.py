@@ -186,7 +186,7 @@ def trained(rank):
 
 @pytest.fixture(scope="module")
 def outcomes():
-    return ranks.run(trained, deadline=120)
+    return ranks.run(trained, deadline=300)
 
 
 @pytest.mark.parametrize("kind", FREE)
@@ -207,7 +207,7 @@ def routed_by_rank(rank, flag):
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_branch_on_one_rank_only(flag):
-    outcomes = ranks.run(routed_by_rank, flag, deadline=60)
+    outcomes = ranks.run(routed_by_rank, flag, deadline=120)
     if flag:
         assert outcomes == ["ran", "ran"]
     else:

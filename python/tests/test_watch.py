@@ -16,8 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ddpc
 from ddpc import command
-from ddpc.torch import check, watch
-from ddpc.torch.watch import GradientError
+from ddpc.torch import GradientError, check, watch
 
 SCENARIOS = {}
 
@@ -546,7 +545,7 @@ def run_all(rank):
 
 @pytest.fixture(scope="module")
 def outcomes():
-    return ranks.run(run_all, deadline=120)
+    return ranks.run(run_all, deadline=300)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -565,7 +564,7 @@ def branch_on_one_rank(rank):
 
 def test_branch_on_one_rank_only():
     """The rank that lacks the gradient names it; the other waits for it in DDP's all-reduce, until it is gone."""
-    other, lacking = ranks.run(branch_on_one_rank, deadline=60)
+    other, lacking = ranks.run(branch_on_one_rank, deadline=120)
     assert lacking.startswith("GradientError: rank 1, step 2\n  no gradient in this backward:\n    b.weight")
     assert other.startswith("RuntimeError") and "b.weight" not in other
 

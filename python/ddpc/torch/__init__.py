@@ -2,6 +2,6 @@
 
 from .api import check, export
 from .settings import ddp_settings
-from .watch import watch
+from .watch import GradientError, watch
 
-__all__ = ["check", "ddp_settings", "export", "watch"]
+__all__ = ["GradientError", "check", "ddp_settings", "export", "watch"]
