@@ -54,13 +54,7 @@ static const char *step_name(const struct check_report *r, uint32_t s) {
     return tool_utf8(&r->t->arena, ir_text(r->c->program.m, r->c->program.steps.at[s].name));
 }
 
-static bool is_frozen_by_advice(const struct check_report *r, uint32_t param) {
-    for (uint32_t i = 0; i < r->a->all.freeze.n; i++)
-        if (r->a->all.freeze.at[i] == param) return true;
-    return false;
-}
-
-/* What to paste for a parameter, or NULL. */
+/* What to paste for a parameter, or NULL. All that never trains is advised to be frozen, or nothing. */
 static const char *paste(const struct check_report *r, const struct finding *f, const char *name) {
     const char *module = r->c->program.module ? r->c->program.module : "model";
     if (f->rule == RULE_CONDITIONAL)
@@ -69,7 +63,7 @@ static const char *paste(const struct check_report *r, const struct finding *f, 
                                   "DistributedDataParallel(%s, find_unused_parameters=True)",
                                   module)
                    : NULL;
-    if (f->step != ALL_STEPS || !is_frozen_by_advice(r, f->param)) return NULL;
+    if (f->step != ALL_STEPS || !r->a->all.freeze.n) return NULL;
     if (strpbrk(name, "\"\\\n"))
         return NULL; /* no name of a module; the text report has it escaped */
     return arena_printf(&r->t->arena, "%s.get_parameter(\"%s\").requires_grad_(False)", module,

@@ -61,12 +61,21 @@ struct judge {
     struct tool *t;
     struct compilation *c;
     const struct advices *a;
+    const char **step;              /* names, by step */
     struct baseline_param **before; /* by parameter: what the baseline has; NULL where it is new */
 };
 
-static const char *step_name(const struct judge *j, uint32_t s) {
-    return tool_utf8(&j->t->arena, ir_text(j->c->program.m, j->c->program.steps.at[s].name));
+/* As the model spells them: what a policy is compared with. For people and JSON there are
+ * check_param_name and step_name, which copy. */
+static const char *raw_step(const struct judge *j, uint32_t s) {
+    return ir_text(j->c->program.m, j->c->program.steps.at[s].name);
 }
+
+static const char *raw_param(const struct judge *j, uint32_t i) {
+    return ir_text(j->c->program.m, j->c->program.params.at[i].name);
+}
+
+static const char *step_name(const struct judge *j, uint32_t s) { return j->step[s]; }
 
 static bool is_param(const struct judge *j, uint32_t i) {
     return j->c->program.params.at[i].kind == PARAM_PARAMETER;
@@ -84,8 +93,8 @@ static unsigned denied_class(enum grad_class class) {
 /* Whether an entry speaks of the parameter in that step. */
 static bool covers(const struct judge *j, const struct policy_entry *e, uint32_t param,
                    uint32_t step) {
-    return (!e->step || (step != ALL_STEPS && !strcmp(e->step, step_name(j, step)))) &&
-           policy_names(e, check_param_name(j->t, j->c, param), j->g->prefix);
+    return (!e->step || (step != ALL_STEPS && !strcmp(e->step, raw_step(j, step)))) &&
+           policy_names(e, raw_param(j, param), j->g->prefix);
 }
 
 static const struct policy_entry *allowed_in(const struct judge *j, unsigned class, uint32_t param,
@@ -260,16 +269,15 @@ static void find_fixed_params(struct judge *j) {
     for (uint32_t i = 0; i < j->c->program.params.n; i++) {
         const struct baseline_param *p = j->before[i];
         if (!p) continue;
-        const char *name = check_param_name(j->t, j->c, i);
         enum grad_class is = j->a->class[i];
         bool all = is_finding(p->all) && !is_finding(is);
-        struct fixed f = {name, ALL_STEPS, grad_class_name(p->all), grad_class_name(is)};
+        struct fixed f = {p->name, ALL_STEPS, grad_class_name(p->all), grad_class_name(is)};
         if (all) vec_push(&j->g->fixed, f);
         for (uint32_t s = 0; s < j->a->n_steps && j->a->n_steps > 1 && !all; s++) {
             int step = baseline_step(b, step_name(j, s));
             enum grad_class was = step < 0 ? GRAD_ALWAYS : baseline_class(b, p, step);
             is = class_of(j, i, s);
-            struct fixed in = {name, s, grad_class_name(was), grad_class_name(is)};
+            struct fixed in = {p->name, s, grad_class_name(was), grad_class_name(is)};
             if (is_finding(was) && !is_finding(is)) vec_push(&j->g->fixed, in);
         }
     }
@@ -355,13 +363,12 @@ static bool is_used(const struct judge *j, const struct policy_entry *e, bool *n
         return (a->verdict == VERDICT_UNKNOWN && !a->nothing_trains) || worse;
     }
     for (uint32_t i = 0; i < j->c->program.params.n; i++) {
-        if (!is_param(j, i) || !policy_names(e, check_param_name(j->t, j->c, i), j->g->prefix))
-            continue;
+        if (!is_param(j, i) || !policy_names(e, raw_param(j, i), j->g->prefix)) continue;
         *names = true;
         if (!e->step && denied_class(j->a->class[i]) == e->class) return true;
         for (uint32_t s = 0; s < j->a->n_steps; s++)
             if (denied_class(class_of(j, i, s)) == e->class &&
-                (!e->step || !strcmp(e->step, step_name(j, s))))
+                (!e->step || !strcmp(e->step, raw_step(j, s))))
                 return true;
     }
     return false;
@@ -389,11 +396,11 @@ static void warn_unused(struct judge *j, struct policy_entry *e, bool names) {
     string_list names_here = {0};
     bool known = !e->step, would = false;
     for (uint32_t s = 0; s < j->a->n_steps && e->step; s++) {
-        vec_push(&names_here, step_name(j, s));
-        known |= !strcmp(e->step, step_name(j, s));
+        vec_push(&names_here, raw_step(j, s));
+        known |= !strcmp(e->step, raw_step(j, s));
     }
     for (uint32_t i = 0; known && !names && e->glob && i < j->c->program.params.n; i++)
-        if (is_param(j, i)) vec_push(&names_here, check_param_name(j->t, j->c, i));
+        if (is_param(j, i)) vec_push(&names_here, raw_param(j, i));
     struct policy_entry wider = *e;
     if (known && !names && e->glob) {
         wider.glob = arena_printf(&p->arena, "*%s", e->glob);
@@ -424,10 +431,11 @@ static void check_policy(struct judge *j) {
 }
 
 bool gate_judge(struct gate *g, struct tool *t, struct compilation *c, const struct advices *a) {
-    struct judge j = {g, t, c, a, NULL};
+    struct judge j = {g, t, c, a, arena_new(&t->arena, const char *, a->n_steps), NULL};
+    for (uint32_t s = 0; s < a->n_steps; s++) j.step[s] = tool_utf8(&t->arena, raw_step(&j, s));
     string_list names = {0};
     for (uint32_t i = 0; i < c->program.params.n; i++)
-        if (is_param(&j, i)) vec_push(&names, ir_text(c->program.m, c->program.params.at[i].name));
+        if (is_param(&j, i)) vec_push(&names, raw_param(&j, i));
     g->prefix = wrappers_prefix(names.at, names.n);
     vec_free(&names);
     if (g->baseline.file && !match_baseline(&j)) return false;
