@@ -16,7 +16,8 @@ from .read import Path, Recorded, parse, read
 
 __all__ = ["Drift", "compare", "read"]
 BRANCH = "ddpc.branch."
-SHOWN = 8  #: names or operators in one line, and lines of operators of one path
+SHOWN = 8  #: names or operators in one line
+NEAR = 2  #: operators of the same line that are shown next to one that differs
 
 
 @dataclass
@@ -82,12 +83,14 @@ def tensors(old: Dict[str, Any], new: Dict[str, Any], old_ties: Dict[str, str], 
         if not changes and common != [n for n in now if n in was]:
             found.append(f"{kind}s are registered in another order")
         found += grouped(changes, kind)
+    own = owned(new, 0, "parameter")
     for name in dict.fromkeys([*old_ties, *new_ties]):
         was_tied, is_tied = old_ties.get(name), new_ties.get(name)
         if was_tied != is_tied:
             found.append(f"parameter {name}: "
                          + (f"now tied to {is_tied}" if is_tied else f"no longer tied to {was_tied}")
-                         + (f" instead of {was_tied}" if is_tied and was_tied else ""))
+                         + (f" instead of {was_tied}" if is_tied and was_tied else "")
+                         + (f"; {typed(own[name])}, {why(own[name])}" if name in own else ""))
     return found
 
 
@@ -158,12 +161,13 @@ def operators(old: Line, new: Line) -> List[str]:
             room = (start if k == 0 else 0) + (codes[k - 1][2] - codes[k - 1][1] if k else 0)
             rest = codes[k + 1][2] - codes[k + 1][1] if k + 1 < len(codes) else 0
             before, after = new.widen(j1, j2) if j1 < j2 else old.widen(i1, i2)
-            before, after = min(before, room), min(after, rest)
+            more = ["…, " if before > NEAR else "", ", …" if after > NEAR else ""]
+            before, after = min(before, room, NEAR), min(after, rest, NEAR)
             i1, i2, j1, j2 = i1 - before, i2 + after, j1 - before, j2 + after
             at = new.nodes[j1].source if j1 < j2 else old.nodes[i1].source
             plain = old.show(i1, i2, False), new.show(j1, j2, False)
             was, now = plain if plain[0] != plain[1] else (old.show(i1, i2, True), new.show(j1, j2, True))
-            found.append(f"{at or 'somewhere'}: {was} → {now}")
+            found.append(f"{at or 'somewhere'}: " + " → ".join(f"{more[0]}{side}{more[1]}" for side in (was, now)))
         return found
     found = []
     for k, node in enumerate(new.nodes):
