@@ -301,3 +301,9 @@ def test_eval_mode_is_said():
 
     said = recording(Net().eval(), [batch()], loss)
     assert any("eval mode" in note for note in said.notes)
+
+
+def test_a_policy_of_the_folder_is_not_asked(tmp_path, monkeypatch):
+    (tmp_path / ".ddpccheck").write_text("nonsense\n")
+    monkeypatch.chdir(tmp_path)
+    assert ddpc.torch.check(Net(), [batch()], loss)["denied"] == []
