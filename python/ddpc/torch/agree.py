@@ -58,7 +58,7 @@ def compare(text: str, steps: Mapping[str, Sequence[Trace]], seen: Mapping[str, 
         for k, trace in enumerate(traces):
             flags = [f"--assume={condition(step, i)}={'true' if i == k else 'false'}"
                      for i in range(min(k + 1, len(traces) - 1))]
-            answer = command.check(text, "--policy=none", *flags)
+            answer = command.check(text, *flags)
             said = next(s for s in answer["steps"] if step == ALONE or s["name"] == step)
             rows = [p for p in said["parameters"] if p["kind"] == "parameter"]
             total = len(rows)
