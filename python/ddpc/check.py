@@ -81,6 +81,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         done = command.run(["check", *flags, "-"], recorded.text)
         form = value_of(flags, "--format") or "text"
         report = named(done.stdout, args.module, form)
+        if form == "sarif" and report:
+            from .torch.declared import locate
+
+            results = json.loads(report)
+            locate(results, todo.module)
+            report = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
         agreement = f"AUTOGRAD {recorded.agreement().partition(' ')[2]}\n" if report else ""
         if form == "text":
             report, agreement = report + agreement, ""

@@ -169,6 +169,15 @@ def test_json_is_alone_on_standard_output(run, folder):
     assert code == 0 and not out and json.loads((folder / "answer.json").read_text()) == answer
 
 
+def test_every_result_of_sarif_has_a_line_of_the_user(run):
+    code, out, _ = run(check, *GOOD, "--format=sarif", "--deny=never")
+    results = json.loads(out)["runs"][0]["results"]
+    places = [r["locations"][0]["physicalLocation"] for r in results]
+    assert code == 1 and len(places) == 2
+    line = 1 + MODEL.splitlines().index("        self.pooler = nn.Linear(4, 4)")
+    assert all(p["artifactLocation"]["uri"] == "cli_model.py" and p["region"]["startLine"] == line for p in places)
+
+
 @pytest.mark.parametrize("module", ["cli_model:net", "cli_model:Net", "cli_model.py:build", "./cli_model.py:build",
                                     "cli_package.net:build", "cli_package/net.py:build", "cli_model:build_wrapped"])
 def test_ways_to_name_a_module(run, module):
