@@ -11,12 +11,13 @@ import argparse
 import json
 import re
 import sys
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterable, List, Optional, Sequence, Tuple
 
 from . import Error, command
 from .export import write
 
 PROGRAM = "ddpc.check"
+PATTERNS = ("--frozen", "--trainable")
 
 
 def split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Tuple[List[str], List[str]]:
@@ -56,6 +57,22 @@ def value_of(flags: Sequence[str], name: str) -> str:
     return found
 
 
+def plain(flags: Sequence[str], names: Iterable[str]) -> List[str]:
+    """The flags with their patterns as the recording has names: without what a wrapper puts before all of them."""
+    from .torch.module import strip
+
+    taken = {name.partition(".")[0] for name in names}
+    found: List[str] = []
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if name in PATTERNS and equals and value.partition(".")[0] not in taken:
+            flag = f"{name}={strip(value)}"
+        elif found and found[-1] in PATTERNS and flag.partition(".")[0] not in taken:
+            flag = strip(flag)
+        found.append(flag)
+    return found
+
+
 def named(report: str, module: str, form: str) -> str:
     """What the command says, about the module: it read the recording, a text that nobody sees, on standard input."""
     if form == "text":
@@ -65,6 +82,7 @@ def named(report: str, module: str, form: str) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     from .torch import given
+    from .torch.module import parameters_of, unwrap
 
     parser = argparse.ArgumentParser(PROGRAM, description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2],
                                      epilog="Every other flag is one of `ddpc check` (--deny, --format, --frozen, …): "
@@ -78,7 +96,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         given.writable(output)
         given.prepare(args, todo)
         recorded = given.record(todo, PROGRAM)
-        done = command.run(["check", *flags, "-"], recorded.text)
+        done = command.run(["check", *plain(flags, parameters_of(unwrap(todo.module)).parameters), "-"], recorded.text)
         form = value_of(flags, "--format") or "text"
         report = named(done.stdout, args.module, form)
         if form == "sarif" and report:

@@ -156,6 +156,11 @@ def test_flags_of_the_command_are_passed_on(run):
     code, out, err = run(check, "--deny", "never", *GOOD)
     assert code == 1 and "denied: 2 parameters of class never: pooler.weight, pooler.bias" in err
     assert run(check, *GOOD, "--deny=never", "--frozen", "pooler.*")[0] == 0
+    for flags in (("--frozen=module.pooler.*",), ("--frozen", "module._orig_mod.pooler.*")):  # as a wrapped module names them
+        code, _, err = run(check, *GOOD, "--deny=never", *flags)
+        assert code == 0 and "DDP0508" not in err
+    code, _, err = run(check, *GOOD, "--frozen=pooler.wieght")
+    assert code == 2 and "did you mean 'pooler.weight'" in err
     code, out, err = run(check, *GOOD, "--dney=never")
     assert code == 2 and "there is no flag --dney; did you mean --deny" in err
 
