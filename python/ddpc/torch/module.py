@@ -98,19 +98,19 @@ class Kept:
     """State that recording must leave as it was. Parameters are kept only once something writes to them."""
 
     def __init__(self) -> None:
-        self._saved: Dict[int, Tuple[Tensor, Tensor]] = {}
+        self._saved: Dict[int, Tuple[Tensor, Tensor, Tensor]] = {}  # by id: the tensor, its memory, a copy
 
     def keep(self, t: Tensor) -> None:
         """Remembers the elements of `t` as they are now; of several calls the first counts."""
         if id(t) not in self._saved:
             with torch.no_grad():
-                self._saved[id(t)] = (t, t.detach().clone())
+                self._saved[id(t)] = (t, t.data, t.detach().clone())
 
     def restore(self) -> None:
         with torch.no_grad():
-            for t, old in self._saved.values():
-                if t.shape == old.shape:
-                    t.data.copy_(old)
+            for t, own, copy in self._saved.values():
+                own.copy_(copy)
+                t.data = own
 
 
 def random_state() -> Callable[[], None]:

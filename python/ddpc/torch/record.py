@@ -80,6 +80,22 @@ def address(t: Tensor) -> int:
         return 0
 
 
+def memory(t: Tensor) -> int:
+    """Address of the memory that a tensor shares with its views; 0 if it has none."""
+    try:
+        return (t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()).data_ptr()
+    except (RuntimeError, NotImplementedError):  # as above
+        return 0
+
+
+def edge_of(t: Tensor) -> Optional[Edge]:
+    """Where a tensor stands in autograd's graph; None if it needs no gradient, or is a leaf."""
+    try:
+        return None if t.grad_fn is None else (t.grad_fn, t.output_nr)
+    except RuntimeError:  # a view made under no_grad, of memory that was written to since: autograd does not say
+        return None
+
+
 def writes(name: str) -> bool:
     return name == "__setitem__" or name.endswith("_") and not name.endswith("__") or name.startswith("__i")
 
@@ -107,6 +123,9 @@ class Recorder(TorchFunctionMode):
                     self._flowing.add(self._leaves[id(t)][1])
         self._memory = {address(t): v for t, v in self._leaves.values()}
         self._memory.pop(0, None)
+        self._owners: Dict[int, List[Tensor]] = {}  # by memory
+        for t, _ in self._leaves.values():
+            self._owners.setdefault(memory(t), []).append(t)
 
     # ---- what the caller says ---------------------------------------------------------------------------------
 
@@ -157,8 +176,8 @@ class Recorder(TorchFunctionMode):
 
     def _of(self, t: Tensor) -> int:
         """The value that a tensor holds now."""
-        if t.grad_fn is not None:
-            edge = (t.grad_fn, t.output_nr)
+        edge = edge_of(t)
+        if edge is not None:
             if edge not in self._edges:
                 self._hidden(t, edge)
             return self._edges[edge]
@@ -223,10 +242,10 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         given = [t for t in tensors_in((args, kwargs))]
         name = op_name(func)
-        if writes(name) or "out" in kwargs:
-            for t in given:
-                if id(t) in self._owned:
-                    self._kept.keep(t)
+        if writes(name) or "out" in kwargs or name == "data" and func.__name__ == "__set__":
+            for t in given:  # one that the module owns, or another view of its memory
+                for owner in [t] if id(t) in self._owned else self._owners.get(memory(t), ()):
+                    self._kept.keep(owner)
         # The values that go in, as they are before the call changes them.
         before = [(t, self._of(t), version(t)) for t in given] if self._may_matter(name) else []
         result = func(*args, **kwargs)
@@ -244,7 +263,7 @@ class Recorder(TorchFunctionMode):
         given = list(dict.fromkeys(v for _, v, _ in before))
         made: List[Made] = []
         for t in {id(t): t for t in [*results, *written]}.values():
-            edge = (t.grad_fn, t.output_nr) if t.grad_fn is not None else None
+            edge = edge_of(t)
             if edge is not None and edge in self._edges:
                 continue
             if edge is None and t.requires_grad and id(t) in self._leaves:
@@ -258,7 +277,7 @@ class Recorder(TorchFunctionMode):
             self._write(name, given, made)
             return
         # Nothing new for autograd: a number for Python, or a write to a trained value that autograd does not see.
-        changed = {v for t, v, _ in before if t.grad_fn is not None and any(t is w for w in written)}
+        changed = {v for t, v, _ in before if edge_of(t) is not None and any(t is w for w in written)}
         if name in TO_PYTHON or changed:
             for v in given:
                 if v in self._flowing and v not in changed:
@@ -357,12 +376,29 @@ class Recorder(TorchFunctionMode):
     def _checkpoint(self, apply: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         self.trace.replaced = True
         if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            return function(*args)
+            results = function(*args)
+            if not isinstance(results, tuple):
+                return results
+            # Its backward gives every result a gradient, zeros to those that nothing reads.
+            joined = iter(Checkpoint.apply(*(t for t in results if isinstance(t, Tensor) and t.requires_grad)))
+            return tuple(next(joined) if isinstance(t, Tensor) and t.requires_grad else t for t in results)
         outer, self._cut = self._cut, self._cut or "a re-entrant checkpoint none of whose inputs needs a gradient"
         try:
             return apply(function, preserve_rng_state, *args)
         finally:
             self._cut = outer
+
+
+class Checkpoint(torch.autograd.Function):
+    """The results of a re-entrant checkpoint, of which one that is read gives all a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, *results: Tensor) -> Tuple[Tensor, ...]:
+        return tuple(t.view_as(t) for t in results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
+        return gradients
 
 
 def carries(t: Tensor) -> bool:

@@ -81,6 +81,30 @@ def overwritten() -> Setup:
     return Setup(Overwritten(), [batch()], square)
 
 
+class Clipped(nn.Module):
+    """Writes to its own weights, past autograd: through .data, views and aliases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(W, W), nn.Linear(W, W)
+        self.scale = nn.Parameter(torch.ones(W))
+        self.register_buffer("seen", torch.zeros(2, W))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.a.weight.data.clamp_(-0.1, 0.1)
+        self.scale.data = self.scale.data * 0.5
+        with torch.no_grad():
+            self.b.weight.view(-1)[0] = 0
+            self.b.bias.detach()[1:].zero_()
+            self.seen[0].data.add_(x.mean(0))
+        return self.b(self.a(x)) * self.scale
+
+
+@model()
+def weights_written_by_hand() -> Setup:
+    return Setup(Clipped(), [batch(), batch()], square)
+
+
 class Views(nn.Module):
     """Reads through views, splits and indices: a piece that is not used is still a piece."""
 

@@ -61,6 +61,24 @@ def checkpoint_reentrant_without_gradient() -> Setup:
     return Setup(Checkpointed(True, stem=False), [batch()], square)
 
 
+class Branching(nn.Module):
+    """A checkpoint with two results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.read, self.unread = nn.Linear(W, W), part(), part()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, _ = checkpoint(lambda x: (self.read(x), self.unread(x)), self.stem(x), use_reentrant=True)
+        return y
+
+
+@model()
+def checkpoint_unread_result() -> Setup:
+    """The old checkpoint gives a result that nothing reads a gradient of zeros."""
+    return Setup(Branching(), [batch()], square)
+
+
 @model()
 def checkpoint_segments() -> Setup:
     class Segments(nn.Module):
