@@ -193,7 +193,7 @@ def conditional_without_the_flag(rank):
     ddp(data(rank)).sum().backward()
     ddp.module.skip = True
     found, text = findings(lambda: ddp(data(rank)).sum().backward())
-    assert found == [("missing", "b.weight", rank, 2)] and "conditional: only when " in text
+    assert found == [("missing", "b.weight", rank, 2)] and "conditional: only in batch " in text
 
 
 @scenario
