@@ -4,10 +4,10 @@
     python python/bench/zoo.py bert t5 resnet  those whose name contains one of the words
 
 A model has its real width and depth, and small inputs: gradients flow the same way. Nothing is downloaded. One model
-is in memory at a time; the largest has 880 M elements, and their gradients. A row that is no agreement says what went wrong, and the exit status
-is then 1. Columns: elements of all parameters; operators in the text; batches; parameters on which text and autograd
-agree; of them never and conditional (and frozen); seconds of export, and the same as a multiple of a plain forward
-and backward over the same batches; size of the text; seconds of `ddpc check` on it.
+is in memory at a time; the largest has 880 M elements, and as many gradients. A row that is no agreement says what
+went wrong, and the exit status is then 1. Columns: elements of all parameters; operators in the text; batches;
+parameters on which text and autograd agree; of them never, conditional and frozen; seconds of export, and the same as
+a multiple of a plain forward and backward over the same batches; size of the text; seconds of `ddpc check` on it.
 """
 from __future__ import annotations
 
