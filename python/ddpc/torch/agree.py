@@ -8,12 +8,13 @@ is compared is the text that goes out.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Iterator, List, Mapping, Sequence, Set
+from typing import Iterator, List, Mapping, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from .. import Error, command
+from .module import plainly
 from .text import ALONE, condition
 from .trace import Trace
 
@@ -25,8 +26,9 @@ def gradients_seen(parameters: Mapping[str, nn.Parameter]) -> Iterator[Set[str]]
     hooks = []
     for name, p in parameters.items():
         if p.requires_grad:
-            with torch.enable_grad():
-                node = p.expand_as(p).grad_fn.next_functions[0][0]
+            with torch.enable_grad(), plainly():
+                alias = p.expand_as(p) if p.layout == torch.strided else p.clone()
+                node = alias.grad_fn.next_functions[0][0]
             # The node is in the list because only the graph would keep it alive.
             hooks.append((node, node.register_hook(lambda *_, name=name: seen.add(name))))
     try:
@@ -36,14 +38,28 @@ def gradients_seen(parameters: Mapping[str, nn.Parameter]) -> Iterator[Set[str]]
             hook.remove()
 
 
-def backward(loss: Tensor, parameters: Mapping[str, nn.Parameter]) -> Set[str]:
-    """Runs the backward pass and throws the gradients away; returns who got one."""
+def reachable(loss: Tensor) -> Set[int]:
+    """The ids of the leaves that autograd's graph of the loss leads to."""
+    visited, stack, leaves = {loss.grad_fn}, [loss.grad_fn], {id(loss)}
+    while stack:
+        fn = stack.pop()
+        if hasattr(fn, "variable"):
+            leaves.add(id(fn.variable))
+        new = {f for f, _ in getattr(fn, "next_functions", ()) if f is not None} - visited
+        visited |= new
+        stack += new
+    return leaves
+
+
+def backward(loss: Tensor, parameters: Mapping[str, nn.Parameter]) -> Tuple[Set[str], Set[str]]:
+    """Runs the backward pass and throws the gradients away; returns who got one, and who not from the loss's graph."""
+    leaves = reachable(loss)
     with gradients_seen(parameters) as seen:
         if loss.requires_grad:
             loss.backward()
     for p in parameters.values():
         p.grad = None
-    return seen
+    return seen, {name for name in seen if id(parameters[name]) not in leaves}
 
 
 def compare(text: str, steps: Mapping[str, Sequence[Trace]], seen: Mapping[str, Sequence[Set[str]]]

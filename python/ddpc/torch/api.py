@@ -15,7 +15,7 @@ from .. import Error, command
 from . import agree, text
 from .branches import Branches
 from .exported import exported
-from .module import Kept, Parameters, eager, parameters_of, random_state, state_kept, unwrap
+from .module import Parameters, eager, parameters_of, random_state, state_kept, unwrap
 from .record import Recorder
 from .trace import Trace
 
@@ -61,14 +61,17 @@ def named_tensors(thing: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
         keys = getattr(thing, "_fields", None) or range(len(thing))
         for key, item in zip(keys, thing):
             yield from named_tensors(item, f"{name}.{key}" if name else str(key))
-    elif hasattr(thing, "__dataclass_fields__") and not isinstance(thing, type):
+    elif hasattr(type(thing), "__dataclass_fields__"):
         for key in thing.__dataclass_fields__:
             yield from named_tensors(getattr(thing, key, None), f"{name}.{key}" if name else key)
 
 
 def taken(module: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     """What a module's forward takes of a batch; the rest, such as the labels, is for the loss alone."""
-    parameters = inspect.signature(module.forward).parameters
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):  # a scripted module has none
+        return args, kwargs
     kinds = [p.kind for p in parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -123,13 +126,13 @@ def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Di
     return value
 
 
-def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss: Optional[Loss], watched: Branches,
+def record(module: nn.Module, owned: Parameters, batch: Batch, loss: Optional[Loss], watched: Branches,
            via: str) -> Tuple[Trace, Set[str]]:
     """One batch: its trace, and the parameters that got a gradient."""
     whole, keywords = arguments(batch)
     args, kwargs = taken(module, whole, keywords) if loss is not None else (whole, keywords)
     fit(module.forward, f"{type(module).__name__}.forward", args, kwargs)
-    recorder = Recorder(owned, kept)
+    recorder = Recorder(owned)
     trace = recorder.trace
     rewind = random_state()
     given = [*named_arguments(module.forward, args, kwargs)]
@@ -150,12 +153,14 @@ def record(module: nn.Module, owned: Parameters, kept: Kept, batch: Batch, loss:
     for name, t in named_tensors(output, "" if isinstance(output, AnyMapping) else "output"):
         recorder.add_output(name, t)
     trace.frozen = {n for n, p in owned.parameters.items() if not p.requires_grad}
-    trace.prune()
     if trace.replaced or run is not module:  # once more, as it trains
         del output, value
         rewind()
         value = loss_of(module(*args, **kwargs), loss, whole, keywords)
-    return trace, agree.backward(value, owned.parameters)
+    got, inside = agree.backward(value, owned.parameters)
+    trace.reached_inside(inside)
+    trace.prune()
+    return trace, got
 
 
 def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optional[Loss] = None, *,
@@ -169,12 +174,12 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
     seen: Dict[str, List[Set[str]]] = {}
     watched = Branches(module, *(step_loss for _, step_loss in todo.values() if step_loss is not None))
     start = time.perf_counter()
-    with state_kept(module) as kept, torch.enable_grad(), eager():
+    with state_kept(module), torch.enable_grad(), eager():
         for step, (step_batches, step_loss) in todo.items():
             known: Dict[tuple, Trace] = {}
             seen[step] = []
             for batch in step_batches or ():
-                trace, got = record(module, owned, kept, batch, step_loss, watched, via)
+                trace, got = record(module, owned, batch, step_loss, watched, via)
                 seen[step].append(got)
                 known.setdefault(trace.signature(), trace).add_batch(trace, len(seen[step]))
                 if len(known) > MOST_PATHS:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterator, Tuple
+from typing import Callable, ContextManager, Dict, Iterator, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,11 @@ def inner_path(module: nn.Module) -> str:
     return "base_model.model" if wrapped and all(n.startswith("base_model.model.") for n in names) else ""
 
 
+def plainly() -> ContextManager[None]:
+    """Inside, tensors of a subclass are read as tensors: what the subclass overrides is for the user's calls."""
+    return getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)()
+
+
 @dataclass
 class Parameters:
     """All tensors that a module owns, by name."""
@@ -91,26 +97,8 @@ def parameters_of(module: nn.Module) -> Parameters:
         for name, b in child._buffers.items():
             if b is not None and short(path, name) not in found.buffers:
                 found.buffers[short(path, name)] = b
+    found.buffers = {name: b for name, b in found.buffers.items() if id(b) not in seen}  # some are parameters
     return found
-
-
-class Kept:
-    """State that recording must leave as it was. Parameters are kept only once something writes to them."""
-
-    def __init__(self) -> None:
-        self._saved: Dict[int, Tuple[Tensor, Tensor, Tensor]] = {}  # by id: the tensor, its memory, a copy
-
-    def keep(self, t: Tensor) -> None:
-        """Remembers the elements of `t` as they are now; of several calls the first counts."""
-        if id(t) not in self._saved:
-            with torch.no_grad():
-                self._saved[id(t)] = (t, t.data, t.detach().clone())
-
-    def restore(self) -> None:
-        with torch.no_grad():
-            for t, own, copy in self._saved.values():
-                own.copy_(copy)
-                t.data = own
 
 
 def random_state() -> Callable[[], None]:
@@ -132,20 +120,53 @@ def random_state() -> Callable[[], None]:
     return rewind
 
 
+def attributes(module: nn.Module) -> Callable[[], None]:
+    """A function that gives a module and those in it the attributes that they have now.
+
+    What stands in their own dicts, lists and sets is put back, too: parameters, buffers, submodules, hooks, caches.
+    """
+    saved = [(vars(m), dict(vars(m))) for m in module.modules()]
+    inside = [(c, c.copy()) for _, own in saved for c in own.values() if type(c) in (dict, OrderedDict, list, set)]
+
+    def put_back() -> None:
+        for container, old in [*saved, *inside]:
+            container.clear()
+            container.extend(old) if isinstance(container, list) else container.update(old)
+
+    return put_back
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Whether the elements are known to be equal; unchanged memory is not written to, it may be expanded or a file's."""
+    try:
+        return torch.equal(a, b)
+    except (RuntimeError, NotImplementedError):  # sparse, or on the meta device
+        return False
+
+
 @contextmanager
-def state_kept(module: nn.Module) -> Iterator[Kept]:
-    """Buffers, gradients, flags and random generators are afterwards as before; parameters too, see Kept."""
-    kept, rewind = Kept(), random_state()
-    for b in module.buffers():
-        kept.keep(b)
-    own = [(p, p.grad, p.requires_grad) for p in module.parameters()]
-    for p, _, _ in own:
+def state_kept(module: nn.Module) -> Iterator[None]:
+    """Parameters, buffers, gradients, attributes and random generators are afterwards as before.
+
+    All elements are copied first: a write through an alias, in C++ or in a hook of the backward pass shows nowhere.
+    """
+    rewind, put_back = random_state(), attributes(module)
+    own = [(t, t.data, t.detach().clone(), t.grad if t.is_leaf else None, t.requires_grad, t.is_leaf)
+           for t in {id(t): t for t in [*module.parameters(), *module.buffers()]}.values()]
+    for p in module.parameters():
         p.grad = None
     try:
-        yield kept
+        yield
     finally:
         rewind()
-        kept.restore()
-        for p, grad, trains in own:
-            p.grad = grad
-            p.requires_grad_(trains)
+        put_back()
+        with torch.no_grad():
+            for t, memory, copy, grad, trains, leaf in own:
+                if leaf and not t.is_leaf:
+                    t.detach_()
+                if not same(memory, copy):
+                    memory.copy_(copy)
+                t.data = memory
+                if leaf:
+                    t.grad = grad
+                    t.requires_grad_(trains)

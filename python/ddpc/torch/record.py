@@ -12,7 +12,8 @@ reasons that a person reads; writing to a tensor through an alias of it may lose
 
 Two things run otherwise than in training: the inside of a custom Function is not recorded, as only its backward
 counts, and a re-entrant checkpoint runs as a plain call (or under no_grad, if none of its inputs needs a gradient,
-which is what it amounts to); such a trace is marked `replaced`.
+which is what it amounts to); such a trace is marked `replaced`. A custom Function may be a checkpoint, too, and run
+a backward pass of its own in its backward: what got its gradient so is said by `Trace.reached_inside`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
 
-from .module import Kept, Parameters
+from .module import Parameters, plainly
 from .source import user_place
 from .trace import STOP, Node, Trace, Value
 
@@ -51,7 +52,7 @@ def tensors_in(thing: Any) -> Iterator[Tensor]:
     elif isinstance(thing, (list, tuple, set)):
         for item in thing:
             yield from tensors_in(item)
-    elif hasattr(thing, "__dataclass_fields__") and not isinstance(thing, type):
+    elif hasattr(type(thing), "__dataclass_fields__"):
         for name in thing.__dataclass_fields__:
             yield from tensors_in(getattr(thing, name, None))
 
@@ -80,14 +81,6 @@ def address(t: Tensor) -> int:
         return 0
 
 
-def memory(t: Tensor) -> int:
-    """Address of the memory that a tensor shares with its views; 0 if it has none."""
-    try:
-        return (t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()).data_ptr()
-    except (RuntimeError, NotImplementedError):  # as above
-        return 0
-
-
 def edge_of(t: Tensor) -> Optional[Edge]:
     """Where a tensor stands in autograd's graph; None if it needs no gradient, or is a leaf."""
     try:
@@ -96,50 +89,44 @@ def edge_of(t: Tensor) -> Optional[Edge]:
         return None
 
 
-def writes(name: str) -> bool:
-    return name == "__setitem__" or name.endswith("_") and not name.endswith("__") or name.startswith("__i")
-
-
 class Recorder(TorchFunctionMode):
     """Records what runs inside its `with` block into `trace`."""
 
-    def __init__(self, module: Parameters, kept: Kept) -> None:
+    def __init__(self, module: Parameters) -> None:
         super().__init__()
         self.trace = Trace()
-        self._kept = kept
         self._leaves: Dict[int, Tuple[Tensor, int]] = {}  # by id; the tensor keeps its id taken
         self._stopped: Dict[int, int] = {}  # value of a parameter -> value of its uses without requires_grad
         self._edges: Dict[Edge, int] = {}  # values that need a gradient; the keys keep autograd's nodes alive
         self._plain: Dict[int, Tuple["weakref.ref[Tensor]", int, int]] = {}  # other tensors: version, value
-        self._paused = 0
+        self._paused = False  # inside a custom Function
+        self._inside: Set[int] = set()  # what the code of that reads
         self._cut = ""  # why nothing flows inside a region, if not because of no_grad
         self._flowing: Set[int] = set()  # values whose gradient goes to a parameter
-        self._owned: Set[int] = set()
         for kind, tensors in (("parameter", module.parameters), ("buffer", module.buffers)):
             for name, t in tensors.items():
-                self._owned.add(id(t))
                 self._leaves[id(t)] = (t, self._value(t, kind, name))
                 if kind == "parameter":
                     self._flowing.add(self._leaves[id(t)][1])
         self._memory = {address(t): v for t, v in self._leaves.values()}
         self._memory.pop(0, None)
-        self._owners: Dict[int, List[Tensor]] = {}  # by memory
-        for t, _ in self._leaves.values():
-            self._owners.setdefault(memory(t), []).append(t)
 
     # ---- what the caller says ---------------------------------------------------------------------------------
 
     def add_input(self, name: str, t: Tensor) -> None:
         """A tensor of the batch."""
         if id(t) not in self._leaves:
-            self._leaves[id(t)] = (t, self._value(t, "input", name))
+            with plainly():
+                self._leaves[id(t)] = (t, self._value(t, "input", name))
 
     def add_output(self, name: str, t: Tensor) -> None:
         """A tensor that the module returns."""
-        self.trace.outputs.append((name, self._of(t)))
+        with plainly():
+            self.trace.outputs.append((name, self._of(t)))
 
     def set_loss(self, t: Tensor) -> None:
-        self.trace.loss = self._of(t)
+        with plainly():
+            self.trace.loss = self._of(t)
 
     # ---- values -----------------------------------------------------------------------------------------------
 
@@ -193,6 +180,8 @@ class Recorder(TorchFunctionMode):
         sources, v = self._sources(edge), self._value(t)
         self._enter(edge, v, sources)
         self._node(name or "hidden", sources, [v])
+        if isinstance(edge[0], torch.autograd.function.BackwardCFunction):  # whose apply was taken before recording
+            self.trace.inside.append((self.trace.nodes[-1], {v for _, v in self._leaves.values()}))
 
     def _unseen(self, t: Tensor) -> int:
         """A tensor without gradient that no recorded call made: a constant of the code, or memory of a leaf."""
@@ -202,7 +191,7 @@ class Recorder(TorchFunctionMode):
         else:
             v = self._value(t)
             self._node("constant", [], [v])
-            if t.requires_grad and id(t) not in self._owned:
+            if t.requires_grad:
                 self.trace.foreign.append(f"a tensor of shape {list(t.shape)} that requires a gradient but is no "
                                           f"parameter of the module, used at {self.trace.nodes[-1].source}")
         self._remember(t, v)
@@ -238,26 +227,26 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._paused:
-            return func(*args, **kwargs)
-        given = [t for t in tensors_in((args, kwargs))]
         name = op_name(func)
-        if writes(name) or "out" in kwargs or name == "data" and func.__name__ == "__set__":
-            for t in given:  # one that the module owns, or another view of its memory
-                for owner in [t] if id(t) in self._owned else self._owners.get(memory(t), ()):
-                    self._kept.keep(owner)
-        # The values that go in, as they are before the call changes them.
-        before = [(t, self._of(t), version(t)) for t in given] if self._may_matter(name) else []
+        if self._paused:
+            self._inside.update(self._leaves[id(t)][1] for t in tensors_in((args, kwargs)) if id(t) in self._leaves)
+        if self._paused or name in SILENT:
+            return func(*args, **kwargs)
+        before = self._before(args, kwargs)
         result = func(*args, **kwargs)
-        if self._may_matter(name):
-            self._call(name, before, list(tensors_in(result)))
+        self._call(name, before, result)
         return result
 
-    @staticmethod
-    def _may_matter(name: str) -> bool:
-        return name not in SILENT
+    def _before(self, *args: Any) -> List[Tuple[Tensor, int, int]]:
+        """The values that go in, as they are before the call changes them."""
+        with plainly():
+            return [(t, self._of(t), version(t)) for t in tensors_in(args)]
 
-    def _call(self, name: str, before: List[Tuple[Tensor, int, int]], results: List[Tensor]) -> None:
+    def _call(self, name: str, before: List[Tuple[Tensor, int, int]], result: Any) -> None:
+        with plainly():
+            self._results(name, before, list(tensors_in(result)))
+
+    def _results(self, name: str, before: List[Tuple[Tensor, int, int]], results: List[Tensor]) -> None:
         written = [t for t, _, old in before if version(t) != old]
         written += [t._base for t in written if t._base is not None]
         given = list(dict.fromkeys(v for _, v, _ in before))
@@ -364,25 +353,29 @@ class Recorder(TorchFunctionMode):
             del torch.autograd.Function.apply
 
     def _function(self, name: str, apply: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        before = [(t, self._of(t), version(t)) for t in tensors_in((args, kwargs))]
-        self._paused += 1
+        before, first = self._before(args, kwargs), len(self.trace.nodes)
+        self._paused, self._inside = True, set()
         try:
             result = apply(*args, **kwargs)
         finally:
-            self._paused -= 1
-        self._call(re.sub(r"[^A-Za-z0-9_]", "_", name), before, list(tensors_in(result)))
+            self._paused = False
+        self._call(re.sub(r"[^A-Za-z0-9_]", "_", name), before, result)
+        self.trace.inside += [(node, self._inside) for node in self.trace.nodes[first:]]
         return result
 
     def _checkpoint(self, apply: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         self.trace.replaced = True
+        cut = "a re-entrant checkpoint none of whose inputs needs a gradient"
         if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
             results = function(*args)
-            if not isinstance(results, tuple):
-                return results
-            # Its backward gives every result a gradient, zeros to those that nothing reads.
-            joined = iter(Checkpoint.apply(*(t for t in results if isinstance(t, Tensor) and t.requires_grad)))
-            return tuple(next(joined) if isinstance(t, Tensor) and t.requires_grad else t for t in results)
-        outer, self._cut = self._cut, self._cut or "a re-entrant checkpoint none of whose inputs needs a gradient"
+            if isinstance(results, (Tensor, tuple)):
+                given = results if isinstance(results, tuple) else (results,)
+                through = [t for t in given if isinstance(t, Tensor) and carries(t)]
+                joined = iter(Checkpoint.apply(len(through), *through, *args)) if through else iter(())
+                given = tuple(next(joined) if isinstance(t, Tensor) and carries(t) else t for t in given)
+                return given if isinstance(results, tuple) else given[0]
+            cut = f"a re-entrant checkpoint of what returns a {type(results).__name__}, not tensors or a tuple of them"
+        outer, self._cut = self._cut, self._cut or cut
         try:
             return apply(function, preserve_rng_state, *args)
         finally:
@@ -390,20 +383,21 @@ class Recorder(TorchFunctionMode):
 
 
 class Checkpoint(torch.autograd.Function):
-    """The results of a re-entrant checkpoint, of which one that is read gives all a gradient."""
+    """What a re-entrant checkpoint returns and takes: one result that is read gives all of that a gradient."""
 
     @staticmethod
-    def forward(ctx: Any, *results: Tensor) -> Tuple[Tensor, ...]:
-        return tuple(t.view_as(t) for t in results)
+    def forward(ctx: Any, n: int, *given: Any) -> Tuple[Tensor, ...]:
+        ctx.rest = len(given) - n
+        return tuple(t.data for t in given[:n])  # no views: they may be written to
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
-        return gradients
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], ...]:
+        return (None, *gradients, *[None] * ctx.rest)
 
 
 def carries(t: Tensor) -> bool:
-    """Elements of this type can carry a gradient."""
-    return t.is_floating_point() or t.is_complex()
+    """Elements of this type can carry a gradient, as far as a text tells, which has no name for some."""
+    return t.is_floating_point() or t.is_complex() or t.dtype not in DTYPES
 
 
 # Calls whose results are no new values of the model, and that are frequent: recording them costs time only.

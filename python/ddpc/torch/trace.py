@@ -55,6 +55,7 @@ class Trace:
     frozen: Set[str] = field(default_factory=set)  #: parameters whose requires_grad is False at the backward pass
     foreign: List[str] = field(default_factory=list)  #: tensors that train but are no parameters, in words
     replaced: bool = False  #: re-entrant checkpoints ran as plain calls, so this is not the code that trains
+    inside: List[Tuple[Node, Set[int]]] = field(default_factory=list)  #: custom Functions, and what their code reads
     batches: List[int] = field(default_factory=list)  #: numbers of the batches that took this path, from 1
 
     def inputs(self) -> Dict[str, Value]:
@@ -65,6 +66,11 @@ class Trace:
         self.batches.append(number)
         for name, value in self.inputs().items():
             value.widen(other.inputs().get(name, value))
+
+    def reached_inside(self, names: Set[str]) -> None:
+        """Parameters whose gradient came from the backward of a custom Function that reads them by itself."""
+        for node, read in self.inside:
+            node.inputs += [v for v in sorted(read) if self.values[v].name in names and v not in node.inputs]
 
     def prune(self) -> None:
         """Drops what neither depends on a parameter nor reaches the loss or an output (counters, masks)."""
