@@ -21,6 +21,7 @@ import difflib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -261,7 +262,8 @@ def run_document(path, binaries, rebase, python):
         out.extend(actual if view(actual) != view(expected) else expected)
 
     with tempfile.TemporaryDirectory(prefix="ddpc-golden-") as scratch:
-        (pathlib.Path(scratch) / "samples").symlink_to(ROOT / "samples")
+        # Not a link: lines of the user's code are shown relative to the folder, as in a clone.
+        shutil.copytree(ROOT / "samples", pathlib.Path(scratch) / "samples")
         environment = environment_for(binaries, scratch)
         if python:
             tools = pathlib.Path(scratch) / "bin"
