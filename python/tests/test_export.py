@@ -193,6 +193,11 @@ def test_paths_may_return_other_things():
     assert classes(answer)["a.weight"] == classes(answer)["b.weight"] == "conditional"
 
 
+def test_a_tensor_or_a_mapping_alone_is_one_batch():
+    for b in (torch.ones(3, 2), {"input": torch.ones(3, 2)}):
+        assert "observed, 1 batch" in ddpc.torch.export(nn.Linear(2, 1), b, lambda y, *a, **k: y.sum())
+
+
 def test_batches_are_tensors_sequences_or_keywords():
     net = nn.Linear(2, 1)
     x = torch.ones(3, 2)
@@ -218,11 +223,43 @@ def test_without_a_loss_the_output_is_one_or_has_one():
     (([batch()], lambda o, *_: o["logits"]), r"the loss has shape \[4, 10\]; it must be a scalar"),
     (([batch()], lambda o, *_: 3.0), "the loss is a float, not a tensor"),
     (([batch()],), "no loss was given"),
+    (([batch()], lambda o, *_: o["logits"].sum() * 1j), "the loss is complex"),
+    (([(*batch(), torch.ones(()))], nn.CrossEntropyLoss()), r"the loss .* cannot be called with the batch[\s\S]*loss\(output, \*batch\)"),
+    (([batch()], "loss"), "the loss is of type str"),
+    ((3,), "the batches are of type int"),
+    ((lambda: [batch()],), "the batches are of type function"),
 ])
 def test_what_is_refused(arguments, says):
     with pytest.raises(ddpc.Error, match=says) as caught:
         ddpc.torch.export(Net(), *arguments)
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("module, says", [(nn.Linear, r"the class Linear, not an nn.Module\nhelp: .*Linear\(\.\.\.\)"),
+                                          (None, "is None"), (loss, "of type function")])
+def test_what_is_no_module(module, says):
+    with pytest.raises(ddpc.Error, match=says):
+        ddpc.torch.export(module, [batch()], loss)
+
+
+@pytest.mark.parametrize("more, says", [
+    ({"steps": {}}, "steps is empty"), ({"steps": [loss]}, "steps is of type list"),
+    ({"steps": {"d": loss}}, r"step d is of type function; it must be a pair"),
+    ({"steps": {"d": (None, None), "d.": (None, None)}}, "steps d and d. are too alike"),
+    ({"steps": {"a b": (None, None)}}, "'a b' cannot be the name of a step"),
+    ({"steps": {"d": (None, None)}, "loss": loss}, "pass either steps, or"), ({"via": "magic"}, "via='magic' is neither"),
+])
+def test_steps_that_are_refused(more, says):
+    with pytest.raises(ddpc.Error, match=says):
+        ddpc.torch.export(Net(), **more)
+
+
+def test_a_step_may_be_called_as_the_one_of_a_model_without_steps_is():
+    net = nn.ModuleList([nn.Linear(2, 1), nn.Linear(2, 1)])
+    net.forward = lambda x, i: net[i](x)
+    batches = [(torch.ones(1, 2), 0), (torch.ones(1, 2), 1)]
+    answer = ddpc.torch.check(net, steps={"train": (batches, lambda y, *_: y.sum()), "g": (batches[:1], lambda y, *_: y.sum())})
+    assert [classes(answer, k)["0.weight"] for k in (0, 1)] == ["conditional", "always"]
 
 
 def test_a_lazy_parameter_is_refused_by_name():

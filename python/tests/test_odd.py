@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import sys
 import warnings
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+import ddpc  # noqa: E402
 import ddpc.torch  # noqa: E402
 
 
@@ -285,3 +287,68 @@ def test_a_view_made_under_no_grad():
         return s.a(x)
 
     assert layers(Net(forward)) == "ann"
+
+
+def test_what_holds_itself_is_returned():
+    def forward(s, x):
+        out = {"y": s.a(x)}
+        out["self"] = [out]
+        return out
+
+    assert layers(Net(forward), loss=lambda o, *_: o["y"].sum()) == "ann"
+
+
+def test_keys_that_read_the_same():
+    assert layers(Net(lambda s, x: {1: s.a(x), "1": s.b(x), "1_": x}), loss=lambda o, *_: o[1].sum()) == "ann"
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
+def test_the_caller_may_have_switched_gradients_off(around):
+    module, batches = Net(lambda s, x: s.a(x)), [(torch.randn(3, 4),)]
+    with around():
+        assert layers(module, batches=batches) == "ann"
+
+
+def test_a_module_may_recurse_as_deep_as_python_goes():
+    def forward(s, x):
+        depth, frame = 0, sys._getframe()
+        while frame is not None:
+            depth, frame = depth + 1, frame.f_back
+
+        def down(n, x):
+            return down(n - 1, x) if n else s.a(x)
+
+        return down(1000 - depth - 12, x)
+
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(1000)
+        assert layers(Net(forward)) == "ann"
+        assert sys.getrecursionlimit() == 1000
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_a_backward_pass_in_forward():
+    def forward(s, x):
+        y = s.a(x).sum()
+        y.backward()
+        return y
+
+    with pytest.raises(ddpc.Error, match="runs a backward pass of its own"):
+        classes(Net(forward))
+
+
+def test_names_are_any_that_a_module_takes():
+    module = Net(lambda s, x: s.a(x) * sum(p for p in s.named.values()))
+    module.named = nn.ParameterDict({n: nn.Parameter(torch.ones(1)) for n in (
+        "x,y", "a=b", 'q"', "back\\slash", "new\nline", "sp ace", "ünï", "x" * 3000, "loss", "#", "*", "v1")})
+    said = classes(module)
+    assert all(said[f"named.{n}"] == "always" for n in module.named.keys())
+    module.named["x,y"].requires_grad_(False)
+    with pytest.raises(ddpc.Error, match="'named.x,y' is frozen, tied or a buffer, and its name cannot be listed"):
+        classes(module)
+    module = Net(lambda s, x: s.a(x))
+    module._parameters["\0"] = nn.Parameter(torch.ones(1))
+    with pytest.raises(ddpc.Error, match="has a character that no text can hold"):
+        classes(module)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .. import Error, command
 from . import agree, text
+from .asked import steps_of
 from .branches import Branches
 from .exported import exported
 from .module import Parameters, eager, parameters_of, random_state, state_kept, unwrap
@@ -23,6 +24,7 @@ Batch = Union[Tensor, Sequence[Any], Mapping[str, Any]]
 Loss = Callable[..., Tensor]
 Steps = Mapping[str, Tuple[Iterable[Batch], Optional[Loss]]]
 
+BY_ITSELF = "forward or the loss runs a backward pass of its own"
 MOST_PATHS = 100  # branches of a text, each inside the one before; what a person still reads is far below
 
 
@@ -50,20 +52,23 @@ def arguments(batch: Batch) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     return (batch,), {}
 
 
-def named_tensors(thing: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
+def named_tensors(thing: Any, name: str, above: Tuple[int, ...] = ()) -> Iterator[Tuple[str, Tensor]]:
     """The tensors of a nested structure with the names that a person would give them."""
     if isinstance(thing, Tensor):
         yield name, thing
-    elif isinstance(thing, AnyMapping):
+    if id(thing) in above:  # it holds itself
+        return
+    above += (id(thing),)
+    if isinstance(thing, AnyMapping):
         for key, item in thing.items():
-            yield from named_tensors(item, f"{name}.{key}" if name else str(key))
+            yield from named_tensors(item, f"{name}.{key}" if name else str(key), above)
     elif isinstance(thing, (tuple, list)):
         keys = getattr(thing, "_fields", None) or range(len(thing))
         for key, item in zip(keys, thing):
-            yield from named_tensors(item, f"{name}.{key}" if name else str(key))
+            yield from named_tensors(item, f"{name}.{key}" if name else str(key), above)
     elif hasattr(type(thing), "__dataclass_fields__"):
         for key in thing.__dataclass_fields__:
-            yield from named_tensors(getattr(thing, key, None), f"{name}.{key}" if name else key)
+            yield from named_tensors(getattr(thing, key, None), f"{name}.{key}" if name else key, above)
 
 
 def taken(module: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
@@ -91,8 +96,8 @@ def fit(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: Ma
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise Error(f"{what}{signature} cannot be called with the batch: {error}\n"
-                    "help: a batch is a tuple of arguments, a mapping of keywords, or one tensor; what forward does not take "
-                    "is for the loss alone", 2) from None
+                    "help: a batch is a tuple of arguments, a mapping of keywords, or one tensor; the loss is called as "
+                    "loss(output, *batch) with the whole batch, forward with what it takes of it", 2) from None
 
 
 def named_arguments(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
@@ -108,7 +113,7 @@ def named_arguments(function: Callable[..., Any], args: Tuple[Any, ...], kwargs:
 
 def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tensor:
     if loss is not None:
-        fit(loss, "the loss ", (output, *args), kwargs)
+        fit(loss.forward if isinstance(loss, nn.Module) else loss, "the loss ", (output, *args), kwargs)
         value = loss(output, *args, **kwargs)
     elif isinstance(output, Tensor):
         value = output
@@ -123,6 +128,8 @@ def loss_of(output: Any, loss: Optional[Loss], args: Tuple[Any, ...], kwargs: Di
     if value.numel() != 1:
         raise Error(f"the loss has shape {list(value.shape)}; it must be a scalar: take its mean() or sum()" if loss else
                     f"no loss was given, and the module returns a tensor of shape {list(value.shape)}, which cannot be one", 2)
+    if value.is_complex():
+        raise Error("the loss is complex, which has no gradient; take its real part, or its abs()", 2)
     return value
 
 
@@ -150,14 +157,28 @@ def record(module: nn.Module, owned: Parameters, batch: Batch, loss: Optional[Lo
         output = run(*args, **kwargs)
         value = loss_of(output, loss, whole, keywords)
     recorder.set_loss(value)
+    returned: Set[str] = set()
     for name, t in named_tensors(output, "" if isinstance(output, AnyMapping) else "output"):
+        while name in returned:  # keys may differ and read the same, as 1 and "1"
+            name += "_"
+        returned.add(name)
         recorder.add_output(name, t)
     trace.frozen = {n for n, p in owned.parameters.items() if not p.requires_grad}
     if trace.replaced or run is not module:  # once more, as it trains
         del output, value
         rewind()
         value = loss_of(module(*args, **kwargs), loss, whole, keywords)
-    got, inside = agree.backward(value, owned.parameters)
+    early = [name for name, p in owned.parameters.items() if p.grad is not None]
+    try:
+        got, inside = agree.backward(value, owned.parameters)
+    except RuntimeError as error:
+        if not early or "a second time" not in str(error):
+            raise
+        raise Error(f"{BY_ITSELF}, and nothing is left of the graph\n"
+                    "help: return the loss, and leave its backward() to the caller", 1) from error
+    if early:
+        trace.foreign.append(f"{BY_ITSELF}, which is not recorded; it gave a gradient to {', '.join(early[:5])}"
+                             + (f" and {len(early) - 5} more" if len(early) > 5 else ""))
     trace.reached_inside(inside)
     trace.prune()
     return trace, got
@@ -166,19 +187,19 @@ def record(module: nn.Module, owned: Parameters, batch: Batch, loss: Optional[Lo
 def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optional[Loss] = None, *,
               steps: Optional[Steps] = None, via: str = "record") -> Recording:
     """Records every batch of every step, writes the text, and compares it with autograd."""
+    todo = steps_of(module, batches, loss, steps, via)
     module = unwrap(module)
     owned = parameters_of(module)
     notes = [] if module.training else ["the module is in eval mode; module.train() records what trains"]
-    todo = steps if steps is not None else {text.ALONE: (batches, loss)}
     traces: Dict[str, List[Trace]] = {}
     seen: Dict[str, List[Set[str]]] = {}
     watched = Branches(module, *(step_loss for _, step_loss in todo.values() if step_loss is not None))
     start = time.perf_counter()
-    with state_kept(module), torch.enable_grad(), eager():
+    with state_kept(module), torch.inference_mode(False), torch.enable_grad(), eager():
         for step, (step_batches, step_loss) in todo.items():
             known: Dict[tuple, Trace] = {}
             seen[step] = []
-            for batch in step_batches or ():
+            for batch in step_batches:
                 trace, got = record(module, owned, batch, step_loss, watched, via)
                 seen[step].append(got)
                 known.setdefault(trace.signature(), trace).add_batch(trace, len(seen[step]))

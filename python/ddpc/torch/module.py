@@ -155,9 +155,12 @@ def state_kept(module: nn.Module) -> Iterator[None]:
            for t in {id(t): t for t in [*module.parameters(), *module.buffers()]}.values()]
     for p in module.parameters():
         p.grad = None
+    deepest = sys.getrecursionlimit()
+    sys.setrecursionlimit(deepest + 200)  # the recorder's own frames, on top of a module that recurses
     try:
         yield
     finally:
+        sys.setrecursionlimit(deepest)
         rewind()
         put_back()
         with torch.no_grad():
@@ -167,6 +170,7 @@ def state_kept(module: nn.Module) -> Iterator[None]:
                 if not same(memory, copy):
                     memory.copy_(copy)
                 t.data = memory
+                if leaf and t.requires_grad != trains:
+                    t.requires_grad_(trains)
                 if leaf:
                     t.grad = grad
-                    t.requires_grad_(trains)

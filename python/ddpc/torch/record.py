@@ -42,19 +42,21 @@ Edge = Tuple[Any, int]  # an autograd node and the number of its output
 Made = Tuple[Tensor, Optional[Edge], int]  # a result of a call, its edge, its value
 
 
-def tensors_in(thing: Any) -> Iterator[Tensor]:
+def tensors_in(thing: Any, above: Tuple[int, ...] = ()) -> Iterator[Tensor]:
     """The tensors of nested lists, tuples, dicts and dataclasses, in order."""
     if isinstance(thing, Tensor):
         yield thing
-    elif isinstance(thing, dict):
-        for item in thing.values():
-            yield from tensors_in(item)
+        return
+    items: Any = ()
+    if isinstance(thing, dict):
+        items = thing.values()
     elif isinstance(thing, (list, tuple, set)):
-        for item in thing:
-            yield from tensors_in(item)
+        items = thing
     elif hasattr(type(thing), "__dataclass_fields__"):
-        for name in thing.__dataclass_fields__:
-            yield from tensors_in(getattr(thing, name, None))
+        items = [getattr(thing, name, None) for name in thing.__dataclass_fields__]
+    if items and id(thing) not in above:  # else it holds itself
+        for item in items:
+            yield from tensors_in(item, (*above, id(thing)))
 
 
 def op_name(func: Any) -> str:

@@ -11,10 +11,11 @@ import re
 from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from .. import Error
 from .module import Parameters
 from .trace import STOP, Node, Trace, Value
 
-ALONE = "train"  # the name of the step of a model that has one
+ALONE = ""  # the name of the step of a model that has one
 
 
 def quoted(name: str) -> str:
@@ -25,7 +26,19 @@ def quoted(name: str) -> str:
 
 
 def text(s: str) -> str:
+    if re.search("[\0\ud800-\udfff]", s):
+        raise Error(f"the name {s!r} has a character that no text can hold; rename it in the module", 2)
     return '"' + s.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def listed(names: Iterable[str], separators: str = ",") -> str:
+    """Names in a property that separates them so."""
+    names = list(names)
+    for name in names:
+        if any(c in name for c in separators):
+            raise Error(f"{name!r} is frozen, tied or a buffer, and its name cannot be listed\n"
+                        f"help: rename it in the module, without any of {separators!r}", 2)
+    return ",".join(names)
 
 
 def condition(step: str, k: int) -> str:
@@ -136,7 +149,7 @@ class Writer:
         key = "ddpc.loss" if step == ALONE else f"ddpc.step.{step}"
         frozen = {name for name in self.p.parameters if all(name in t.frozen for t in traces)}
         own = [name for name in self.p.parameters if name in frozen - self.frozen]
-        self.props[key] = loss if step == ALONE else f"loss={loss}" + (f" frozen={','.join(own)}" if own else "")
+        self.props[key] = loss if step == ALONE else f"loss={loss}" + (f" frozen={listed(own, ', ')}" if own else "")
 
         wishes = list(dict.fromkeys(n for t in traces for n, v in t.outputs if v != t.loss))
         given = {wish: self.name(prefix + wish) for wish in wishes}
@@ -209,9 +222,9 @@ class Writer:
             self.step(step, traces)
         batches = sum(len(t.batches) for traces in self.steps.values() for t in traces)
         props = {"ddpc.complete": "true", "ddpc.evidence": f"observed, {batches} batch{'es' if batches > 1 else ''}",
-                 **self.props, "ddpc.frozen": ",".join(n for n in self.p.parameters if n in self.frozen),
-                 "ddpc.buffers": ",".join(self.p.buffers),
-                 "ddpc.tie": ",".join(f"{first}={other}" for other, first in self.p.ties.items()),
+                 **self.props, "ddpc.frozen": listed(n for n in self.p.parameters if n in self.frozen),
+                 "ddpc.buffers": listed(self.p.buffers),
+                 "ddpc.tie": ",".join(f"{listed([first], ',=')}={listed([other], ',=')}" for other, first in self.p.ties.items()),
                  "ddpc.module": f"model.{self.p.path}" if self.p.path else "", **more}
         shown = ",\n     ".join(f"{text(k)}: {text(v)}" for k, v in props.items() if v)
         declared = [f"{type_of(leaf(t))}{quoted(n)}" for n, t in {**self.p.parameters, **self.p.buffers}.items()]
