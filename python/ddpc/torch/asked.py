@@ -15,7 +15,7 @@ VIA = ("record", "export")
 
 
 def steps_of(module: Any, batches: Any, loss: Any, steps: Any, via: str) -> Dict[str, Tuple[Any, Any]]:
-    """Step -> (batches, loss). A tensor or a mapping in place of batches is one batch."""
+    """Step -> (batches, loss), those of the steps if there are any. A tensor or a mapping in place of batches is one batch."""
     if not isinstance(module, nn.Module):
         is_class = isinstance(module, type) and issubclass(module, nn.Module)
         raise Error(f"what is to be recorded is {'the class ' + module.__name__ if is_class else described(module)}, not an "
@@ -24,8 +24,6 @@ def steps_of(module: Any, batches: Any, loss: Any, steps: Any, via: str) -> Dict
         raise Error(f"via={via!r} is neither of {', '.join(map(repr, VIA))}", 2)
     if steps is None:
         steps = {ALONE: (batches, loss)}
-    elif loss is not None or batches_of(batches):
-        raise Error("steps have their own batches and losses: pass either steps, or batches and a loss", 2)
     elif not isinstance(steps, AnyMapping) or not steps:
         raise Error(f"steps is {described(steps) if steps else 'empty'}; it maps names to (batches, loss)", 2)
     todo: Dict[str, Tuple[Any, Any]] = {}

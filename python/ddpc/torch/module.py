@@ -11,7 +11,7 @@ import sys
 from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Callable, ContextManager, Dict, Iterator, Tuple
+from typing import Callable, ContextManager, Dict, Iterator
 
 import torch
 from torch import Tensor, nn

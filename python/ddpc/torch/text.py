@@ -15,7 +15,7 @@ from .. import Error
 from .module import Parameters
 from .trace import STOP, Node, Trace, Value
 
-ALONE = ""  # the name of the step of a model that has one
+ALONE = ""  # the step of a model that has one
 
 
 def quoted(name: str) -> str:
@@ -224,7 +224,7 @@ class Writer:
         props = {"ddpc.complete": "true", "ddpc.evidence": f"observed, {batches} batch{'es' if batches > 1 else ''}",
                  **self.props, "ddpc.frozen": listed(n for n in self.p.parameters if n in self.frozen),
                  "ddpc.buffers": listed(self.p.buffers),
-                 "ddpc.tie": ",".join(f"{listed([first], ',=')}={listed([other], ',=')}" for other, first in self.p.ties.items()),
+                 "ddpc.tie": ",".join("=".join(listed([n], ",=") for n in tie[::-1]) for tie in self.p.ties.items()),
                  "ddpc.module": f"model.{self.p.path}" if self.p.path else "", **more}
         shown = ",\n     ".join(f"{text(k)}: {text(v)}" for k, v in props.items() if v)
         declared = [f"{type_of(leaf(t))}{quoted(n)}" for n, t in {**self.p.parameters, **self.p.buffers}.items()]
