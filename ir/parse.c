@@ -387,7 +387,7 @@ static const char plan_magic[] = "\211DDP\r\n\032\n";
 
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     ir_module_init(m, source);
-    struct parser p = {.m = m, .d = d};
+    struct parser p = {.m = m, .d = d, .scope.m = m};
     p.lex = (struct lexer){source->bytes, source->bytes, source->bytes + source->size};
     const char *nul = source->size ? memchr(source->bytes, 0, source->size) : NULL;
     if (source->size && source->bytes[0] == ONNX_FIRST_BYTE) {
@@ -414,8 +414,7 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
         strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));
         read_model(&p);
     }
-    vec_free(&p.meaning);
-    vec_free(&p.undo);
+    scope_free(&p.scope);
     vec_free(&p.refs);
     vec_free(&p.attrs);
     vec_free(&p.values);

@@ -3,8 +3,8 @@
 #ifndef DDPC_PARSE_H
 #define DDPC_PARSE_H
 
-#include "ir.h"
 #include "lex.h"
+#include "scope.h"
 
 /* A name that was read and is not interned yet. */
 struct parse_name {
@@ -20,12 +20,6 @@ struct parse_ref {
     ir_loc loc;
 };
 
-/* What a name meant before the current graph gave it a meaning. */
-struct parse_undo {
-    str name;
-    ir_value before;
-};
-
 struct parser {
     struct lexer lex;
     struct ir_module *m;
@@ -34,11 +28,9 @@ struct parser {
     bool quiet;       /* the text has ended, or too much is wrong: say nothing more */
     uint32_t errors;
     uint32_t depth;            /* graphs and types around this place */
-    ir_graph graph;            /* whose scope we are in */
     uint32_t opsets, n_opsets; /* imports in force, in module.opset */
 
-    VEC(ir_value) meaning; /* by str: the value that a name means here; 0: none */
-    VEC(struct parse_undo) undo;
+    struct scope scope;
 
     /* Stacks for lists whose elements may hold graphs and so further lists of the same kind. */
     VEC(struct parse_ref) refs;

@@ -1,14 +1,7 @@
-/* Graphs and nodes, and what names mean.
+/* Graphs and nodes.
  *
- * Names are resolved while reading. `meaning` maps each interned string to the value that it means
- * at this place; a graph that gives a name a meaning notes the former one, and puts all of them
- * back when it ends. So a look-up is one array access, and captures of outer values need no search.
- *
- * A definition in the graph that already used the name undefined fills that value in; so does a
- * node's output whose type the graph's head declared. A second definition makes a second value, and
- * the first keeps the name: the verifier compares the two. A node's outputs get their meaning after
- * its inputs and attributes have been read. Graph outputs stand in the text before anything defines
- * them; they are looked up when the graph ends, and may then be values from outside. */
+ * Names are resolved while reading (scope.h): a node's outputs get their meaning after its inputs and
+ * attributes have been read, a graph's outputs when it ends. */
 #include "parse.h"
 
 static const char graph_form[] =
@@ -16,60 +9,6 @@ static const char graph_form[] =
     "{ y = Op (x, w) }";
 static const char node_form[] =
     "a node reads: outputs = Op <attributes> (inputs) or outputs = Op (inputs) <attributes>";
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-static ir_value meaning(const struct parser *p, str name) {
-    return name < p->meaning.n ? p->meaning.at[name] : 0;
-}
-
-static void set_meaning(struct parser *p, str name, ir_value v) {
-    if (name >= p->meaning.n) {
-        uint32_t more = p->m->strings.text.n - p->meaning.n;
-        memset(vec_extend(&p->meaning, more), 0, more * sizeof(ir_value));
-    }
-    vec_push(&p->undo, ((struct parse_undo){name, p->meaning.at[name]}));
-    p->meaning.at[name] = v;
-}
-
-static void forget_meanings(struct parser *p, uint32_t mark) {
-    while (p->undo.n > mark) {
-        struct parse_undo *u = &p->undo.at[--p->undo.n];
-        p->meaning.at[u->name] = u->before;
-    }
-}
-
-/* The value that a use of the name refers to. */
-static ir_value use(struct parser *p, str name, ir_loc loc) {
-    if (name == 0) return 0;
-    ir_value v = meaning(p, name);
-    if (v) return v;
-    v = ir_value_add(p->m, name, IR_DEF_UNDEFINED, p->graph, loc);
-    set_meaning(p, name, v);
-    return v;
-}
-
-/* The value that a definition of the name makes or fills in. */
-static ir_value define(struct parser *p, str name, enum ir_def def, ir_loc loc) {
-    if (name == 0) return 0;
-    ir_value v = meaning(p, name);
-    if (v && p->m->value.at[v].graph == p->graph) {
-        struct ir_value_info *info = &p->m->value.at[v];
-        bool declared = info->def == IR_DEF_DECLARED && def != IR_DEF_INPUT;
-        bool from_input = info->def == IR_DEF_INPUT && def == IR_DEF_INITIALIZER;
-        if (info->def == IR_DEF_UNDEFINED || declared || from_input) {
-            info->def = (uint8_t)def;
-            info->loc = loc;
-            info->also_input = from_input;
-            return v;
-        }
-        if (def == IR_DEF_DECLARED) return v;
-        return ir_value_add(p->m, name, def, p->graph, loc);
-    }
-    v = ir_value_add(p->m, name, def, p->graph, loc);
-    set_meaning(p, name, v);
-    return v;
-}
 
 /* ---- declarations ---------------------------------------------------------------------------- */
 
@@ -94,12 +33,9 @@ static bool read_declaration(struct parser *p, struct declaration *out) {
     return parse_expected(p, typed ? "a name behind the type" : "a type or a name");
 }
 
-static void add_declaration(struct parser *p, ir_value v, const struct declaration *decl,
+static void add_declaration(struct parser *p, enum ir_def def, const struct declaration *decl,
                             ir_data data) {
-    struct ir_value_info *info = &p->m->value.at[v];
-    if (!info->type) info->type = decl->type;
-    if (data) info->data = data;
-    vec_push(&p->m->decl, ((struct ir_decl){v, decl->type, decl->loc, data}));
+    scope_declare(&p->scope, def, decl->name, (struct ir_decl){0, decl->type, decl->loc, data});
 }
 
 static bool read_input(struct parser *p) {
@@ -108,12 +44,7 @@ static bool read_input(struct parser *p) {
     if (decl.unnamed_data) return parse_expected(p, "a name behind the type");
     ir_data data = 0;
     if (lex_take(&p->lex, '=') && !parse_data(p, decl.type, &data)) return false;
-    ir_value v = define(p, decl.name, IR_DEF_INPUT, decl.loc);
-    if (data) {
-        p->m->value.at[v].def = IR_DEF_INITIALIZER;
-        p->m->value.at[v].also_input = true;
-    }
-    add_declaration(p, v, &decl, data);
+    add_declaration(p, IR_DEF_INPUT, &decl, data);
     return true;
 }
 
@@ -131,7 +62,7 @@ static bool read_item(struct parser *p) {
     struct declaration decl;
     if (!read_declaration(p, &decl)) return false;
     if (!lex_take(&p->lex, '=')) {
-        add_declaration(p, define(p, decl.name, IR_DEF_DECLARED, decl.loc), &decl, 0);
+        add_declaration(p, IR_DEF_DECLARED, &decl, 0);
         return true;
     }
     ir_data data;
@@ -142,19 +73,8 @@ static bool read_item(struct parser *p) {
         diag_set_help(p->d, g, "nothing can read it; give it a name or leave it out");
         return true;
     }
-    add_declaration(p, define(p, decl.name, IR_DEF_INITIALIZER, decl.loc), &decl, data);
+    add_declaration(p, IR_DEF_INITIALIZER, &decl, data);
     return true;
-}
-
-static void resolve_outputs(struct parser *p, ir_graph g) {
-    const struct ir_graph_info *graph = &p->m->graph.at[g];
-    for (uint32_t i = 0; i < graph->n_outputs; i++) {
-        struct ir_decl *decl = &p->m->decl.at[graph->outputs + i];
-        decl->value = use(p, (str)decl->value, decl->loc);
-        struct ir_value_info *info = &p->m->value.at[decl->value];
-        if (!info->type) info->type = decl->type;
-        if (info->graph == g) info->is_output = true;
-    }
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -172,7 +92,7 @@ static bool read_refs(struct parser *p, char close, bool inputs) {
             return ok ? parse_expected(p, inputs ? "an input's name or ')'"
                                                  : "a node: outputs and '='")
                       : false;
-        if (inputs) ref.value = use(p, parse_intern(p, &ref.name), ref.loc);
+        if (inputs) ref.value = scope_use(&p->scope, parse_intern(p, &ref.name), ref.loc);
         vec_push(&p->refs, ref);
         if (!lex_take(l, ',')) return true;
     }
@@ -260,7 +180,7 @@ static bool read_node(struct parser *p) {
     struct lexer *l = &p->lex;
     ir_node n = m->node.n;
     uint32_t mark = p->refs.n;
-    vec_push(&m->node, ((struct ir_node_info){.graph = p->graph}));
+    vec_push(&m->node, ((struct ir_node_info){.graph = p->scope.graph}));
     struct parse_name name = {0};
     if (lex_take(l, '[')) {
         bool ok;
@@ -289,11 +209,8 @@ static bool read_node(struct parser *p) {
         struct parse_ref *ref = &p->refs.at[mark + i];
         locs[i] = ref->loc;
         values[i] = ref->value;
-        str output = i < n_outputs ? parse_intern(p, &ref->name) : 0;
-        if (output == 0) continue;
-        values[i] = define(p, output, IR_DEF_NODE, ref->loc);
-        m->value.at[values[i]].node = n;
-        m->value.at[values[i]].output = i;
+        if (i < n_outputs)
+            values[i] = scope_define_output(&p->scope, n, i, parse_intern(p, &ref->name), ref->loc);
     }
     p->refs.n = mark;
     vec_push(&p->nodes, n);
@@ -401,14 +318,11 @@ static bool read_head(struct parser *p, ir_graph g) {
 }
 
 bool parse_graph_body(struct parser *p, ir_graph g) {
-    ir_graph outer = p->graph;
-    uint32_t mark = p->undo.n, nodes = p->nodes.n;
-    p->graph = g;
+    struct scope_outer outer = scope_enter(&p->scope, g);
+    uint32_t nodes = p->nodes.n;
     bool ok = read_head(p, g) && read_nodes(p, g);
-    resolve_outputs(p, g);
-    forget_meanings(p, mark);
+    scope_leave(&p->scope, outer);
     p->nodes.n = nodes;
-    p->graph = outer;
     return ok;
 }
 
@@ -416,8 +330,9 @@ bool parse_graph(struct parser *p, str name, ir_loc loc, ir_node owner, ir_graph
     if (!parse_enter(p)) return false;
     p->form = graph_form;
     *out = p->m->graph.n;
-    vec_push(&p->m->graph, ((struct ir_graph_info){
-                               .name = name, .loc = loc, .parent = p->graph, .owner = owner}));
+    vec_push(&p->m->graph,
+             ((struct ir_graph_info){
+                 .name = name, .loc = loc, .parent = p->scope.graph, .owner = owner}));
     bool ok = parse_graph_body(p, *out);
     p->depth--;
     return ok;
