@@ -362,7 +362,7 @@ class Recorder(TorchFunctionMode):
         finally:
             self._paused = False
         self._call(re.sub(r"[^A-Za-z0-9_]", "_", name), before, result)
-        self.trace.inside += [(node, self._inside) for node in self.trace.nodes[first:]]
+        self.trace.inside += [(node, self._inside) for node in self.trace.nodes[first:] if node.op != STOP]
         return result
 
     def _checkpoint(self, apply: Any, function: Any, preserve_rng_state: bool, *args: Any) -> Any:
