@@ -83,6 +83,10 @@ with warnings.catch_warnings():
         n.add_(1)
         return x * 1
 
+    @torch.jit.script
+    def scripted_sum(w):
+        return w.sum() * 2
+
 
 def writes_in_a_function(s, x):
     return Count.apply(s.a(x), s.c.weight.data)
@@ -352,3 +356,17 @@ def test_names_are_any_that_a_module_takes():
     module._parameters["\0"] = nn.Parameter(torch.ones(1))
     with pytest.raises(ddpc.Error, match="has a character that no text can hold"):
         classes(module)
+
+
+def test_a_hidden_result_that_is_first_read_while_its_parameter_is_frozen():
+    def forward(s, x):
+        of_weight, of_bias = scripted_sum(s.a.weight), scripted_sum(s.a.bias)
+        for p in (s.a.weight, s.a.bias):
+            p.requires_grad_(False)
+        y = s.c(x) * of_weight * of_bias + s.a(x)
+        for p in (s.a.weight, s.a.bias):
+            p.requires_grad_(True)
+        return y
+
+    said = classes(Net(forward))
+    assert said["a.weight"] == said["a.bias"] == said["c.weight"] == "always" and said["b.weight"] == "never"

@@ -15,7 +15,7 @@ VIA = ("record", "export")
 
 
 def steps_of(module: Any, batches: Any, loss: Any, steps: Any, via: str) -> Dict[str, Tuple[Any, Any]]:
-    """Step -> (batches, loss), those of the steps if there are any. A tensor or a mapping in place of batches is one batch."""
+    """Step -> (batches, loss), of the steps if there are any. A tensor or a mapping in place of batches is one batch."""
     if not isinstance(module, nn.Module):
         is_class = isinstance(module, type) and issubclass(module, nn.Module)
         raise Error(f"what is to be recorded is {'the class ' + module.__name__ if is_class else described(module)}, not an "

@@ -218,8 +218,8 @@ class Recorder(TorchFunctionMode):
                 if (fn, number) in self._edges:
                     found[self._edges[fn, number]] = None
                 elif type(fn).__name__ == "AccumulateGrad":
-                    leaf = self._leaf(fn.variable)
-                    found[self._unseen(fn.variable) if leaf is None else leaf] = None
+                    leaf = self._leaves.get(id(fn.variable))  # which required a gradient then, whatever it does now
+                    found[self._unseen(fn.variable) if leaf is None else leaf[1]] = None
                 elif fn not in visited:
                     visited.add(fn)
                     stack.append(fn)
