@@ -5,6 +5,7 @@
  * edges on which gradients flow, up to a loss. Without one it follows every edge that could carry
  * one and reports each end it comes to. Readers of a value are found through an index made here,
  * since only this question needs one. */
+#include "paths.h"
 #include "reason.h"
 
 #include <string.h>
@@ -212,12 +213,15 @@ static const char *branch_name(void *context, uint32_t variable) {
     return b->all.at[variable].name;
 }
 
-/* "only when keep", if it is not always and about branches alone. */
+/* "only when keep" or "only in batch 2 of 3", if it is not always and about branches alone. */
 static void print_guard(struct search *s, ir_value v) {
     bdd may = s->f->may[v];
     bdd_support on = {0};
+    const char *batches = paths_words(s->f->p, s->b, may, &s->arena);
     bdd_support_of(s->b->bdd, may, &on);
-    if (on.n && on.at[on.n - 1] < s->b->all.n)
+    if (batches)
+        fprintf(s->out, "  only %s", batches);
+    else if (on.n && on.at[on.n - 1] < s->b->all.n)
         fprintf(s->out, "  only when %s", bdd_text(s->b->bdd, may, &s->arena, branch_name, s->b));
     vec_free(&on);
 }

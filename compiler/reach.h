@@ -30,6 +30,7 @@ struct gradient {
     bdd must, may;           /* must => may */
     bool exact;              /* must == may */
     uint32_t contributions;  /* (node, input) pairs through which gradient flows into it */
+    uint32_t uses;           /* pairs that read it */
     const char *guard;       /* conditional: may as text; else NULL */
     const char *guard_words; /* "when" and the same, or "in" the batches of a recording */
     const char *reason;      /* never NULL */

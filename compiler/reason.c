@@ -305,6 +305,7 @@ void reason_all(const struct flow *f, struct reach *out) {
         const struct param *param = &f->p->params.at[i];
         struct gradient *g = &out->gradient[i];
         g->loc = param->loc;
+        g->uses = uses[i].n;
         if (g->class == GRAD_NEVER) {
             if (!r.cut) find_cuts(&r);
             reason_never(&r, param, uses[i], g);

@@ -61,6 +61,7 @@ static json_t *parameter(struct tool *t, struct compilation *c, const struct gra
     json_object_set_new(o, "elements", json_integer(p->elements));
     json_object_set_new(o, "class", json_string(grad_class_name(buffer ? GRAD_NEVER : g->class)));
     json_object_set_new(o, "contributions", json_integer(g->contributions));
+    json_object_set_new(o, "uses", json_integer(g->uses));
     json_object_set_new(o, "guard", guard(t, c, g));
     json_object_set_new(o, "reason", text(t, g->reason));
     json_object_set_new(o, "location", location(c, g->loc));

@@ -154,7 +154,10 @@ static void put_frozen(struct report *r, const struct advice *a) {
     const char **chosen = choose_none(r);
     for (uint32_t i = 0; i < a->freeze.n; i++) chosen[a->freeze.at[i]] = "yes";
     put_freeze(r, chosen, "");
-    if (a->freeze.n && r->c->program.not_taken.n)
+    uint32_t unread = 0;
+    for (uint32_t i = 0; i < a->freeze.n; i++)
+        unread += !r->c->reach[0].gradient[a->freeze.at[i]].uses;
+    if (unread && r->c->program.not_taken.n)
         fputs("# but not what only a branch under NOT TAKEN uses: give a batch that takes it\n",
               line(r));
 }

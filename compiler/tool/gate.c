@@ -304,12 +304,17 @@ static void deny(struct judge *j, const char *text, const char *help) {
 /* The way out for denied parameters of a rule, or NULL. */
 static const char *way_out(struct judge *j, enum gate_rule rule) {
     const char *help = NULL, *file = j->g->baseline.file;
+    const struct program *p = &j->c->program;
     if (rule == RULE_NEVER && !j->a->all.nothing_trains)
-        help = j->t->options.params
-                   ? "freeze them in the module (see PASTE) and write the --params file again, so "
-                     "that it says requires_grad False; or name them with --frozen"
-                   : "freeze them in the module (see PASTE) and name them with --frozen, or in a "
-                     "--params file whose requires_grad is False";
+        help =
+            p->evidence == EVIDENCE_OBSERVED && !p->traced
+                ? "freeze them in the module (see PASTE) and record it again; or allow them, with "
+                  "a reason, in .ddpccheck"
+            : j->t->options.params
+                ? "freeze them in the module (see PASTE) and write the --params file again, so "
+                  "that it says requires_grad False; or name them with --frozen"
+                : "freeze them in the module (see PASTE) and name them with --frozen, or in a "
+                  "--params file whose requires_grad is False";
     if (!file) return help;
     return arena_printf(&j->t->arena,
                         "%s%sif it is meant to be so, write the baseline again: ddpc check MODEL "

@@ -13,8 +13,8 @@
 static void complain(const struct tool_output *o, const char *what) {
     struct arena a = {0};
     const char *path = o->path ? o->path : "standard output", *why = strerror(errno);
-    if (!tool_complain_coded(o->tool, DIAG_CANNOT_WRITE, path, arena_printf(&a, "%s: %s", what, why),
-                            NULL))
+    if (!tool_complain_coded(o->tool, DIAG_CANNOT_WRITE, path,
+                             arena_printf(&a, "%s: %s", what, why), NULL))
         fprintf(stderr, "ddpc: error: %s %s: %s\n", what, path, why);
     arena_free(&a);
 }

@@ -75,13 +75,20 @@ def plain(flags: Sequence[str], names: Iterable[str]) -> List[str]:
 
 def named(report: str, module: str, form: str) -> str:
     """What the command says, about the module: it read the recording, a text that nobody sees, on standard input."""
+    report = report.replace("ddpc check MODEL", f"python -m ddpc.check {module} ...")
     if form == "text":
         return re.sub(r" \(<stdin>:\d+\)", "", report).replace("<stdin>", module)
     return report.replace('"<stdin>"', json.dumps(module))
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    from .torch import given
+    try:
+        from .torch import given
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 2
     from .torch.module import parameters_of, unwrap
 
     parser = argparse.ArgumentParser(PROGRAM, description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2],

@@ -59,7 +59,13 @@ def verify(path: str, text: str, spec: str) -> int:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    from .torch import given
+    try:
+        from .torch import given
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 2
 
     parser = argparse.ArgumentParser(PROGRAM, description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2],
                                      allow_abbrev=False)

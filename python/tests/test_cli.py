@@ -285,3 +285,13 @@ def test_as_a_program(folder):
     done = subprocess.run([sys.executable, "-m", "ddpc.check", *GOOD, "--deny=never"], cwd=folder, capture_output=True,
                           text=True)
     assert done.returncode == 1 and "VERDICT" in done.stdout and "denied" in done.stderr
+
+
+def test_a_python_without_pytorch_is_named(tmp_path):
+    """Says which interpreter lacks it, in place of a traceback."""
+    code = "import sys; sys.modules['torch'] = None; from ddpc import check; sys.exit(check.main(['a:b']))"
+    hide = ("import importlib.util as u; find = u.find_spec; "
+            "u.find_spec = lambda name, *a: None if name == 'torch' else find(name, *a); ")
+    done = subprocess.run([sys.executable, "-c", hide + code], capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"ddpc.check: error: ddpc.torch needs PyTorch, which {sys.executable} does not have")

@@ -1,6 +1,7 @@
 """The advice of a check, taken: stock DistributedDataParallel on two ranks (gloo) runs 20 steps with what `ddp_settings`
 says, and where that is the flag, fails or hangs without it."""
 
+import warnings
 import pytest
 import ranks
 import torch
@@ -273,3 +274,27 @@ def test_freeze_is_all_or_nothing_and_before_wrapping():
     assert not model.token.requires_grad and model.spare.weight.requires_grad
     with pytest.raises(ddpc.Error, match="freeze before wrapping"):
         ddp_settings(advice(NeverCalled())).apply(nn.DataParallel(model))
+
+
+class Priced(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.price, self.spare = (torch.nn.Linear(2, 2) for _ in range(3))
+
+    def forward(self, x, price=False):
+        y = self.body(x)
+        self.spare(y)
+        return y + self.price(x) if price else y
+
+
+def test_freezing_what_a_branch_that_was_not_taken_may_use_warns():
+    x = torch.ones(1, 2)
+    said = check(Priced(), [(x,)], lambda y, *_: y.sum())
+    settings = ddp_settings(said)
+    assert settings.unread == ["price.weight", "price.bias"] and "spare.weight" in settings.freeze
+    with pytest.warns(UserWarning, match=r"price\.weight, price\.bias, which no recorded batch used[\s\S]*if price"):
+        settings.apply(Priced())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both = check(Priced(), [(x,), (x, True)], lambda y, *_: y.sum())
+        ddp_settings(both).apply(Priced())

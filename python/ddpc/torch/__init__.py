@@ -1,5 +1,12 @@
 """What ddpc knows about a PyTorch module."""
 
+import importlib.util
+import sys
+
+if importlib.util.find_spec("torch") is None:
+    raise ModuleNotFoundError(f"ddpc.torch needs PyTorch, which {sys.executable} does not have; use the Python that trains",
+                              name="torch")
+
 from .api import check, export
 from .settings import ddp_settings
 from .watch import GradientError, watch

@@ -7,6 +7,7 @@ all of them end in DistributedDataParallel's constructor. A check that does not 
 from __future__ import annotations
 
 import difflib
+import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
@@ -26,6 +27,8 @@ class Settings:
     static_graph: bool
     freeze: List[str]  #: parameters that never get a gradient, as the check names them
     evidence: str  #: proved, observed or unknown: what the check rests on
+    unread: List[str]  #: those of `freeze` that no recorded batch used, while Python branches were not taken
+    not_taken: List[str]  #: these branches
 
     @property
     def ddp(self) -> Dict[str, bool]:
@@ -50,12 +53,20 @@ class Settings:
         return {"ddp_find_unused_parameters": self.find_unused_parameters}
 
     def apply(self, module: nn.Module) -> nn.Module:
-        """Freezes what never trains, and returns the module. Before wrapping: DDP waits for what it once took."""
+        """Freezes what never trains, and returns the module. Before wrapping: DDP waits for what it once took. Warns if
+        a branch that was not recorded may use what it freezes: nothing will, then, train it."""
         if isinstance(module, (DataParallel, DistributedDataParallel)):
             raise Error("freeze before wrapping: DistributedDataParallel waits for every parameter that required grad "
                         "when it was built", 2)
+        if self.unread:
+            warnings.warn(f"freezing {some(self.unread)}, which no recorded batch used; if training takes one of the branches "
+                          f"that were not taken, record a batch that does: {some(self.not_taken)}", stacklevel=2)
         freeze(module, self.freeze)
         return module
+
+
+def some(items: List[str]) -> str:
+    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
 
 
 def freeze(module: nn.Module, names: Iterable[str]) -> None:
@@ -103,8 +114,11 @@ def ddp_settings(check: Mapping[str, Any], step: Optional[str] = None, *, static
         if flag or not vouched:
             raise Error("the check does not say that static_graph=True is safe: gradients must come from the same paths in "
                         "every step, and the evidence must be proved")
-    return Settings(flag, static_graph, [p["name"] for p in chosen[0] if all(p["name"] in n for n in never)],
-                    check["evidence"])
+    names = [p["name"] for p in chosen[0] if all(p["name"] in n for n in never)]
+    not_taken = check.get("not_taken", [])
+    used = {p["name"] for rows in chosen for p in rows if p.get("uses")}
+    return Settings(flag, static_graph, names, check["evidence"],
+                    [n for n in names if n not in used] if not_taken else [], not_taken)
 
 
 def why_unknown(check: Mapping[str, Any], chosen: List[List[Dict[str, Any]]]) -> str:
