@@ -2,6 +2,7 @@
 says, and where that is the flag, fails or hangs without it."""
 
 import warnings
+
 import pytest
 import ranks
 import torch
