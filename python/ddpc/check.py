@@ -115,10 +115,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         agreement = f"AUTOGRAD {recorded.agreement().partition(' ')[2]}\n" if report else ""
         if form == "text":
             report, agreement = report + agreement, ""
-        if output == "-" or not report:
-            sys.stdout.write(report)
-            sys.stdout.flush()
-        else:
+        if report:
             write(output, report)
         sys.stderr.write(named(done.stderr, args.module, "text") + agreement)
         return done.returncode

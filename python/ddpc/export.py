@@ -20,7 +20,15 @@ PROGRAM = "ddpc.export"
 
 
 def write(path: str, text: str) -> None:
-    """Writes a file as a whole or not at all; behind a symbolic link, the file that it names."""
+    """Writes a file as a whole or not at all; behind a symbolic link, the file that it names. "-" is standard output."""
+    if path == "-":
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python writes at its end
+            raise Error(f"cannot write standard output: {error.strerror}", 2) from None
+        return
     path = os.path.realpath(path)
     try:
         handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(path))
@@ -45,17 +53,15 @@ def verify(path: str, text: str, spec: str) -> int:
     from .torch import drift
 
     found = drift.compare(drift.read(path), text)
-    for line in found.changes:
-        print(line)
-    for line in found.notes:
-        print(f"note: {line}")
+    lines = [*found.changes, *(f"note: {line}" for line in found.notes)]
     if found.changes:
         n = len(found.changes)
-        print(f"{path} is no longer what {spec} is: {n} difference{'s' if n > 1 else ''}; review them and write it again "
-              "with -o")
-        return 1
-    print(f"{path} is what {spec} is" + ("; write it again to refresh it" if found.notes else ""))
-    return 0
+        lines.append(f"{path} is no longer what {spec} is: {n} difference{'s' if n > 1 else ''}; review them and write it "
+                     "again with -o")
+    else:
+        lines.append(f"{path} is what {spec} is" + ("; write it again to refresh it" if found.notes else ""))
+    write("-", "\n".join(lines) + "\n")
+    return 1 if found.changes else 0
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -75,7 +81,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     target.add_argument("--verify", metavar="FILE", help="compare with this file instead, and write nothing")
     with given.failures(PROGRAM) as todo:
         args = parser.parse_args(argv)
-        if args.verify:
+        if args.verify is not None:
             from .torch import drift
 
             drift.read(args.verify)  # before the work
@@ -83,12 +89,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             given.writable(args.output)
         given.prepare(args, todo)
         recorded = given.record(todo, PROGRAM)
-        if args.verify:
+        if args.verify is not None:
             return verify(args.verify, recorded.text, args.module)
-        if args.output == "-":
-            sys.stdout.write(recorded.text)
-        else:
-            write(args.output, recorded.text)
+        write(args.output, recorded.text)
         print(f"{PROGRAM}: {recorded.agreement()}", file=sys.stderr)
     return 0
 

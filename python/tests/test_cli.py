@@ -218,7 +218,7 @@ WITHOUT_LOSS = GOOD[:3]
 @pytest.mark.parametrize("code, args, said", [
     (2, ("cli_model:buld", *GOOD[1:]), "cli_model has no buld; did you mean build"),
     (2, ("cli_modl:build", *GOOD[1:]), "there is no Python module cli_modl; did you mean cli_model?"),
-    (2, ("cli_modl.py:build", *GOOD[1:]), "there is no file cli_modl.py; did you mean cli_model?"),
+    (2, ("cli_modl.py:build", *GOOD[1:]), "there is no file cli_modl.py; did you mean cli_model.py"),
     (2, ("cli_model", *GOOD[1:]), "it must be MODULE:NAME"),
     (2, ("cli_model:build_number", *GOOD[1:]), "cli_model:build_number gives a int, not a torch.nn.Module"),
     (2, ("cli_model:build_with", *GOOD[1:]), "takes arguments (config), but it is called without any"),
@@ -233,6 +233,7 @@ WITHOUT_LOSS = GOOD[:3]
     (2, (*GOOD, "--step=d=cli_model:loss"), "--loss and --step exclude each other"),
     (2, (*WITHOUT_LOSS, "--step=cli_model:loss"), "it must be STEP=LOSS"),
     (2, (*GOOD, "-o", "nowhere/report"), "cannot write nowhere/report: there is no folder nowhere"),
+    (2, (*GOOD, "-o", ""), "-o names no file"),
     (2, (*GOOD, "--max-batches=0"), "at least 1"),
     (2, (*GOOD, "--deny=nver"), "never"),
     (1, ("cli_model:build_raises", *GOOD[1:]), "building cli_model:build_raises: KeyError in your code"),
@@ -295,3 +296,77 @@ def test_a_python_without_pytorch_is_named(tmp_path):
     done = subprocess.run([sys.executable, "-c", hide + code], capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert done.stderr.startswith(f"ddpc.check: error: ddpc.torch needs PyTorch, which {sys.executable} does not have")
+
+
+TINY = '''
+import argparse
+import sys
+
+import torch
+
+
+def build():
+    argparse.ArgumentParser().parse_args()
+    print("noise")
+    return torch.nn.Linear(2, SIZE)
+
+
+def quits():
+    sys.exit(0)
+
+
+def batches():
+    return [torch.ones(1, 2)]
+
+
+def wide():
+    return [torch.ones(1, 3)]
+
+
+def loss(output, x):
+    return output.sum()
+'''
+
+
+@pytest.mark.parametrize("file", ["one/json.py", "one/torch.py", "one/my-model.v2.py", "one/plain", "one/mödel.py"])
+def test_a_file_is_imported_whatever_its_name(run, tmp_path, file):
+    (tmp_path / "one").mkdir()
+    (tmp_path / file).write_text(TINY.replace("SIZE", "1"), encoding="utf-8")
+    f = str(tmp_path / file)
+    code, out, err = run(check, f"{f}:build", f"--batch={f}:batches", f"--loss={f}:loss", "--format=json")
+    assert code == 0 and json.loads(out)["verdict"] == "flag_not_needed", "what the user's code prints is not the report"
+    assert "noise" in err
+
+
+def test_files_of_one_name_are_two(run, tmp_path):
+    for folder, size in (("one", "1"), ("two", "5")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text(TINY.replace("SIZE", size))
+    one, two = (str(tmp_path / folder / "same.py") for folder in ("one", "two"))
+    for f, shape in ((one, [1, 2]), (two, [5, 2])):
+        _, out, _ = run(check, f"{f}:build", f"--batch={one}:batches", f"--loss={two}:loss", "--format=json")
+        assert json.loads(out)["steps"][0]["parameters"][0]["shape"] == shape
+
+
+def test_code_that_ends_the_program_is_no_success(run, tmp_path):
+    f = tmp_path / "quits.py"
+    f.write_text(TINY)
+    code, out, err = run(check, f"{f}:quits", f"--batch={f}:batches", f"--loss={f}:loss")
+    assert (code, out) == (1, "") and "building" in err and "your code ends the program: sys.exit(0)" in err
+
+
+def test_a_module_of_torch_alone_that_fails_is_the_users(run, tmp_path):
+    f = tmp_path / "wide.py"
+    f.write_text(TINY.replace("SIZE", "1"))
+    code, _, err = run(check, f"{f}:build", f"--batch={f}:wide", f"--loss={f}:loss")
+    assert code == 1 and "batch 1: RuntimeError in your code" in err and "ddpc/torch" not in err
+
+
+@pytest.mark.parametrize("program", ["check", "export"])
+def test_standard_output_that_is_full_or_closed(folder, program):
+    command = [sys.executable, "-m", f"ddpc.{program}", *GOOD]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, encoding="utf-8")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"ddpc.{program}: error: cannot write standard output: No space left on device\n")
+    assert "Traceback" not in done.stderr and "ignored" not in done.stderr

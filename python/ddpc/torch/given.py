@@ -12,15 +12,17 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
 import pkgutil
 import random
+import re
 import sys
 import traceback
 from collections.abc import Iterable as AnyIterable, Mapping as AnyMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
@@ -51,21 +53,48 @@ def siblings(name: str) -> List[str]:
     return [f"{parent}.{m.name}" if parent else m.name for m in pkgutil.iter_modules(path)]
 
 
+def file_module(path: str) -> ModuleType:
+    """Imports a file under its name and package; where that name means something else, or is none, under its path."""
+    path = os.path.abspath(path)
+    folder, name = os.path.split(path)
+    name = name[: -len(".py")] if name.endswith(".py") else name
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    named = all(part.isidentifier() for part in name.split("."))
+    try:
+        spec = importlib.util.find_spec(name) if named else None
+    except ModuleNotFoundError as error:  # of a parent; the file's own are another matter
+        if not name.startswith(f"{error.name}."):
+            raise
+        spec = None
+    except ValueError:  # __main__ has none
+        spec = None
+    if spec and spec.origin and os.path.exists(spec.origin) and os.path.samefile(spec.origin, path):
+        return importlib.import_module(name)
+    name = re.sub(r"\W", "_", path)
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_loader(name, importlib.machinery.SourceFileLoader(name, path))
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
 def python_module(name: str) -> ModuleType:
     """Imports a Python module by name, or by the path of its file."""
     if name.endswith(".py") or os.sep in name:
-        if not os.path.isfile(name):
-            folder, file = os.path.split(name)
-            there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-            stems = [os.path.join(folder, f[: -len(".py")]) for f in there if f.endswith(".py")]
-            raise Error(f"there is no file {name}" + near(os.path.join(folder, file.replace(".py", "")), stems), USAGE)
-        folder, name = os.path.split(os.path.abspath(name))
-        name = name[: -len(".py")] if name.endswith(".py") else name
-        while os.path.exists(os.path.join(folder, "__init__.py")):
-            folder, package = os.path.split(folder)
-            name = f"{package}.{name}"
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+        if os.path.isfile(name):
+            return file_module(name)
+        folder, file = os.path.split(name)
+        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        files = [os.path.join(folder, f) for f in there if f.endswith(".py")]
+        raise Error(f"there is no file {name}" + near(os.path.join(folder, file), files), USAGE)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -182,6 +211,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of the module (torch 2.6 or newer)")
 
 
+@contextmanager
+def users_code(what: Given) -> Iterator[None]:
+    """Around code of the user: standard output is the report's, the arguments are ours, and the end is not its to call."""
+    ours, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except SystemExit as error:
+        raise Error(f"{what.at + ': ' if what.at else ''}your code ends the program: sys.exit({error.code!r})\n"
+                    'help: what a script does when it is run stands under `if __name__ == "__main__":`', REJECTED) from None
+    finally:
+        sys.argv = ours
+
+
 def prepare(args: argparse.Namespace, found: Given) -> None:
     """Loads and builds what the command line names."""
     if os.getcwd() not in sys.path:
@@ -202,6 +245,12 @@ def prepare(args: argparse.Namespace, found: Given) -> None:
     if not args.batch and (not steps or any(not b for _, b in steps.values())):
         raise Error("there is no batch: --batch MODULE:NAME names what the module is recorded with", USAGE)
     found.via = args.via
+    with users_code(found):
+        build(args, steps, found)
+
+
+def build(args: argparse.Namespace, steps: Dict[str, Tuple[str, str]], found: Given) -> None:
+    """Runs the user's code that makes module, losses and batches."""
     found.at = f"building {args.module}"
     found.module = module_of(args.module, args.seed)
     found.at = ""
@@ -228,17 +277,19 @@ def loss_of(spec: str, flag: str) -> Callable[..., Tensor]:
 
 def writable(path: str) -> None:
     """Says before the work that a file cannot be written."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if path not in ("", "-") and not os.path.isdir(folder):
+    if not path:
+        raise Error("-o names no file", USAGE)
+    if path != "-" and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise Error(f"cannot write {path}: there is no folder {os.path.dirname(path)}", USAGE)
-    if path not in ("", "-") and os.path.isdir(path):
+    if path != "-" and os.path.isdir(path):
         raise Error(f"cannot write {path}: it is a folder", USAGE)
 
 
 def record(what: Given, program: str) -> api.Recording:
     """Records what the command line names, and says on standard error what a reader must know."""
     assert what.module is not None
-    recorded = api.recording(what.module, what.batches, what.loss, steps=what.steps, via=what.via)
+    with users_code(what):
+        recorded = api.recording(what.module, what.batches, what.loss, steps=what.steps, via=what.via)
     for note in [*what.notes, *recorded.notes]:
         say(program, "note", note)
     return recorded
@@ -252,6 +303,8 @@ def users_traceback(error: BaseException) -> Optional[str]:
     if last and last.filename.startswith(source.DDPC) and last.name not in PASSES:
         return None
     first = next((i for i, f in enumerate(frames) if source.is_user(f.filename)), None)
+    if first is None:  # a module that is all torch's own
+        first = next((i for i, f in enumerate(frames) if f.filename.startswith(source.TORCH)), None)
     if first is None and not isinstance(error, SyntaxError):
         return None
     hidden = (source.DDPC, "<frozen importlib", importlib.__file__, torch.overrides.__file__)
