@@ -102,6 +102,21 @@ bool lex_skip_string(struct lexer *l) {
     return lex_string_span(l, &ignored, &escaped);
 }
 
+void lex_skip_to(struct lexer *l, const char *stops) {
+    int depth = 0;
+    for (char c; (c = lex_peek(l)) != 0; l->at++) {
+        if (depth == 0 && strchr(stops, c) && !(c == '>' && l->at[-1] == '=')) return;
+        if (c == '"') {
+            if (!lex_skip_string(l)) l->at = l->end;
+            l->at--;
+        } else if (strchr("([{<", c)) {
+            depth++;
+        } else if (depth > 0 && strchr(")]}>", c) && !(c == '>' && l->at[-1] == '=')) {
+            depth--;
+        }
+    }
+}
+
 static bool equal_ignoring_case(struct span s, const char *word) {
     if (s.len != strlen(word)) return false;
     for (size_t i = 0; i < s.len; i++)

@@ -76,6 +76,9 @@ bool lex_string_span(struct lexer *l, struct span *out, bool *escaped);
 str lex_unescape(struct strtab *strings, struct span s);
 bool lex_skip_string(struct lexer *l);
 
+/* To the next of `stops` outside brackets, strings and comments, not taken, or to the end. */
+void lex_skip_to(struct lexer *l, const char *stops);
+
 enum lex_number_kind {
     LEX_NO_NUMBER,
     LEX_INT,

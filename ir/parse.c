@@ -174,27 +174,11 @@ bool parse_list(struct parser *p, char close, const char *what, bool (*element)(
     for (;;) {
         if (lex_take(&p->lex, close)) return true;
         if (!element(p)) {
-            parse_skip_to(p, stops);
+            lex_skip_to(&p->lex, stops);
             if (*p->lex.at != ',' && *p->lex.at != close) return false;
         }
         if (lex_take(&p->lex, ',')) continue;
         return parse_take(p, close, what);
-    }
-}
-
-void parse_skip_to(struct parser *p, const char *stops) {
-    struct lexer *l = &p->lex;
-    int depth = 0;
-    for (char c; (c = lex_peek(l)) != 0; l->at++) {
-        if (depth == 0 && strchr(stops, c) && !(c == '>' && l->at[-1] == '=')) return;
-        if (c == '"') {
-            if (!lex_skip_string(l)) l->at = l->end;
-            l->at--;
-        } else if (strchr("([{<", c)) {
-            depth++;
-        } else if (depth > 0 && strchr(")]}>", c) && !(c == '>' && l->at[-1] == '=')) {
-            depth--;
-        }
     }
 }
 
@@ -373,8 +357,8 @@ static void read_model(struct parser *p) {
             return;
         }
         if (read_function(p)) continue;
-        parse_skip_to(p, "{}"); /* its nodes, or the end of an earlier mistake */
-        if (lex_take(&p->lex, '{')) parse_skip_to(p, "}");
+        lex_skip_to(&p->lex, "{}"); /* its nodes, or the end of an earlier mistake */
+        if (lex_take(&p->lex, '{')) lex_skip_to(&p->lex, "}");
         lex_take(&p->lex, '}');
     }
 }

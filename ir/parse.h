@@ -13,12 +13,35 @@ struct parse_name {
     str interned; /* if it had to be at once; else 0 */
 };
 
-/* A node's input (`value`) or output (`name`, bound once the node is read). */
+/* A tensor's type by its text. */
+struct parse_seen_type {
+    struct span text;
+    ir_type type;
+};
+enum { PARSE_SEEN_TYPES = 64 };
+
+/* A node's input or output. */
 struct parse_ref {
     struct parse_name name;
-    ir_value value;
+    ir_value value; /* an input's, once it is known */
     ir_loc loc;
 };
+
+/* A node that was read and whose names have no meaning yet. */
+struct parse_node {
+    ir_node node; /* 0: none */
+    struct parse_name name;
+    uint32_t refs, n_outputs, n_refs; /* in parser.refs */
+};
+
+/* A declaration that was read: `float[2] w = {1, 2}`. */
+struct parse_item {
+    struct parse_name name;
+    ir_type type;
+    ir_loc loc;
+    ir_data data; /* 0: none */
+};
+enum { PARSE_ITEMS = 16 };
 
 struct parser {
     struct lexer lex;
@@ -31,6 +54,11 @@ struct parser {
     uint32_t opsets, n_opsets; /* imports in force, in module.opset */
 
     struct scope scope;
+
+    struct parse_item items[PARSE_ITEMS]; /* of the graph's head, not yet in the module */
+    uint32_t n_items;
+    struct parse_seen_type seen_types[PARSE_SEEN_TYPES];
+    struct parse_node held; /* the graph's last node */
 
     /* Stacks for lists whose elements may hold graphs and so further lists of the same kind. */
     VEC(struct parse_ref) refs;
@@ -70,11 +98,11 @@ bool parse_enter(struct parser *p);
 /* Takes a list's elements up to and including `close`; a comma may follow the last one. After an
  * element that does not read it goes on at the next comma. */
 bool parse_list(struct parser *p, char close, const char *what, bool (*element)(struct parser *));
-/* To the next of `stops` outside brackets, strings and comments, not taken, or to the end. */
-void parse_skip_to(struct parser *p, const char *stops);
 
 /* ---- parse_graph.c --------------------------------------------------------------------------- */
 
+/* Gives the names of the last node their meaning: before a graph that may use them. */
+void parse_settle(struct parser *p);
 bool parse_graph(struct parser *p, str name, ir_loc loc, ir_node owner, ir_graph *out);
 /* From the inputs on: `(inputs) => (outputs) <declarations> { nodes }`. */
 bool parse_graph_body(struct parser *p, ir_graph g);

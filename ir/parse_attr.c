@@ -84,6 +84,7 @@ static bool read_number(struct parser *p, bool want_float, struct value *out) {
 static bool read_graph(struct parser *p, str name, ir_loc loc, ir_node owner, struct value *out) {
     const char *form = p->form;
     out->kind = IR_ATTR_GRAPH;
+    parse_settle(p);
     bool ok = parse_graph(p, name, loc, owner, &out->v.g);
     p->form = form;
     return ok;
@@ -119,15 +120,15 @@ static bool read_type_or_tensor(struct parser *p, ir_type type, struct value *ou
 
 /* True if the word at the current position is a graph's name. */
 static bool starts_graph(struct parser *p) {
-    struct parser ahead = {.lex = p->lex};
-    struct span word = lex_while(&ahead.lex, LEX_NAME);
-    if (lex_peek(&ahead.lex) != '(') return lex_take_arrow(&ahead.lex);
+    struct lexer ahead = p->lex;
+    struct span word = lex_while(&ahead, LEX_NAME);
+    if (lex_peek(&ahead) != '(') return lex_take_arrow(&ahead);
     bool may_be_type = span_is(word, "seq") || span_is(word, "map") || span_is(word, "optional") ||
                        span_is(word, "sparse_tensor") || span_is(word, "opaque");
     if (!may_be_type) return true;
-    ahead.lex.at++;
-    parse_skip_to(&ahead, ")");
-    return lex_take(&ahead.lex, ')') && lex_take_arrow(&ahead.lex);
+    ahead.at++;
+    lex_skip_to(&ahead, ")");
+    return lex_take(&ahead, ')') && lex_take_arrow(&ahead);
 }
 
 static bool read_value(struct parser *p, ir_node owner, bool want_float, struct value *out) {

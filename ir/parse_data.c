@@ -97,7 +97,7 @@ static bool read_literals(struct parser *p, enum ir_dtype dtype, struct ir_data_
         if (ok && !lex_take(l, ',') && lex_peek(l) != '}')
             ok = parse_expected(p, "',' or '}' behind an element");
     }
-    if (!ok) parse_skip_to(p, "})>");
+    if (!ok) lex_skip_to(&p->lex, "})>");
     *counted = ok;
     data->length = (uint32_t)(l->at - l->base) - data->loc;
     if (!lex_take(l, '}')) return false;

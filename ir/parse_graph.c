@@ -1,7 +1,12 @@
 /* Graphs and nodes.
  *
  * Names are resolved while reading (scope.h): a node's outputs get their meaning after its inputs and
- * attributes have been read, a graph's outputs when it ends. */
+ * attributes have been read, a graph's outputs when it ends.
+ *
+ * With a million names the table of strings is far larger than the caches. So names are hashed, and
+ * their places in the table sent for, when they are read, and looked up a little later: those of a
+ * node when the next one has been read (or a graph inside it begins), those of items a few at a
+ * time. The order in which names get their meaning stays that of the text. */
 #include "parse.h"
 
 static const char graph_form[] =
@@ -12,68 +17,66 @@ static const char node_form[] =
 
 /* ---- declarations ---------------------------------------------------------------------------- */
 
-struct declaration {
-    str name;
-    ir_type type;
-    ir_loc loc;
-    bool unnamed_data; /* a type and then '=' */
-};
-
-/* `[type] name`. */
-static bool read_declaration(struct parser *p, struct declaration *out) {
+/* `[type] name`. A type and then '=' is data without a name, which the caller reports. */
+static bool read_declaration(struct parser *p, struct parse_item *out) {
     bool ok, typed;
-    out->name = 0;
+    *out = (struct parse_item){0};
     if (!parse_maybe_type(p, true, &typed, &out->type)) return false;
     out->loc = parse_here(p);
-    parse_maybe_name(p, LEX_NAME, &out->name, &ok);
+    bool named = parse_pending_name(p, LEX_NAME, &out->name, &ok) && out->name.text.len > 0;
     if (!ok) return false;
-    out->unnamed_data = out->name == 0 && typed && lex_peek(&p->lex) == '=';
-    if (out->name || out->unnamed_data) return true;
+    if (named || (typed && lex_peek(&p->lex) == '=')) return true;
     p->lex.at = p->lex.base + out->loc; /* an empty name in quotes is none */
     return parse_expected(p, typed ? "a name behind the type" : "a type or a name");
 }
 
-static void add_declaration(struct parser *p, enum ir_def def, const struct declaration *decl,
-                            ir_data data) {
-    scope_declare(&p->scope, def, decl->name, (struct ir_decl){0, decl->type, decl->loc, data});
+static bool has_name(struct parser *p, const struct parse_item *decl) {
+    return decl->name.text.len > 0 || parse_expected(p, "a name behind the type");
+}
+
+static void add_declaration(struct parser *p, const struct parse_item *decl, enum ir_def def) {
+    scope_declare(&p->scope, def, parse_intern(p, &decl->name),
+                  (struct ir_decl){0, decl->type, decl->loc, decl->data});
 }
 
 static bool read_input(struct parser *p) {
-    struct declaration decl;
-    if (!read_declaration(p, &decl)) return false;
-    if (decl.unnamed_data) return parse_expected(p, "a name behind the type");
-    ir_data data = 0;
-    if (lex_take(&p->lex, '=') && !parse_data(p, decl.type, &data)) return false;
-    add_declaration(p, IR_DEF_INPUT, &decl, data);
+    struct parse_item decl;
+    if (!read_declaration(p, &decl) || !has_name(p, &decl)) return false;
+    if (lex_take(&p->lex, '=') && !parse_data(p, decl.type, &decl.data)) return false;
+    add_declaration(p, &decl, IR_DEF_INPUT);
     return true;
 }
 
 /* Until the graph ends, an output's `value` is its name. */
 static bool read_output(struct parser *p) {
-    struct declaration decl;
-    if (!read_declaration(p, &decl)) return false;
-    if (decl.unnamed_data) return parse_expected(p, "a name behind the type");
-    vec_push(&p->m->decl, ((struct ir_decl){decl.name, decl.type, decl.loc, 0}));
+    struct parse_item decl;
+    if (!read_declaration(p, &decl) || !has_name(p, &decl)) return false;
+    str name = parse_intern(p, &decl.name);
+    vec_push(&p->m->decl, ((struct ir_decl){name, decl.type, decl.loc, 0}));
     return true;
+}
+
+/* What was read of a graph's items gets its meaning a few at a time: each name's place in the table
+ * of strings is on its way while the next ones are read. */
+static void add_items(struct parser *p) {
+    for (uint32_t i = 0; i < p->n_items; i++)
+        add_declaration(p, &p->items[i], p->items[i].data ? IR_DEF_INITIALIZER : IR_DEF_DECLARED);
+    p->n_items = 0;
 }
 
 /* An initializer or a value's type. */
 static bool read_item(struct parser *p) {
-    struct declaration decl;
-    if (!read_declaration(p, &decl)) return false;
-    if (!lex_take(&p->lex, '=')) {
-        add_declaration(p, IR_DEF_DECLARED, &decl, 0);
-        return true;
-    }
-    ir_data data;
-    if (!parse_data(p, decl.type, &data)) return false;
-    if (decl.name == 0) {
-        struct diag *g = diag_at(p->d, DIAG_UNNAMED_INITIALIZER, decl.loc, 1,
+    struct parse_item item;
+    if (!read_declaration(p, &item)) return false;
+    if (lex_take(&p->lex, '=') && !parse_data(p, item.type, &item.data)) return false;
+    if (item.name.text.len == 0) {
+        struct diag *g = diag_at(p->d, DIAG_UNNAMED_INITIALIZER, item.loc, 1,
                                  "an initializer without a name is ignored");
         diag_set_help(p->d, g, "nothing can read it; give it a name or leave it out");
         return true;
     }
-    add_declaration(p, IR_DEF_INITIALIZER, &decl, data);
+    p->items[p->n_items++] = item;
+    if (p->n_items == PARSE_ITEMS) add_items(p);
     return true;
 }
 
@@ -81,7 +84,7 @@ static bool read_item(struct parser *p) {
 
 /* Names with commas between them, up to `close`, onto p->refs. A slot may be empty; behind the last
  * comma it does not count. */
-static bool read_refs(struct parser *p, char close, bool inputs) {
+static bool read_refs(struct parser *p, char close, const char *what) {
     struct lexer *l = &p->lex;
     for (;;) {
         char c = lex_peek(l);
@@ -89,10 +92,7 @@ static bool read_refs(struct parser *p, char close, bool inputs) {
         struct parse_ref ref = {.loc = (ir_loc)(l->at - l->base)};
         bool ok = true;
         if (c != ',' && !parse_pending_name(p, LEX_NAME, &ref.name, &ok))
-            return ok ? parse_expected(p, inputs ? "an input's name or ')'"
-                                                 : "a node: outputs and '='")
-                      : false;
-        if (inputs) ref.value = scope_use(&p->scope, parse_intern(p, &ref.name), ref.loc);
+            return ok ? parse_expected(p, what) : false;
         vec_push(&p->refs, ref);
         if (!lex_take(l, ',')) return true;
     }
@@ -175,44 +175,73 @@ static bool read_attributes(struct parser *p, ir_node n) {
     return true;
 }
 
+/* Gives the names of a node's inputs their values. */
+static void resolve_inputs(struct parser *p, uint32_t first, uint32_t n) {
+    for (struct parse_ref *ref = p->refs.at + first; n > 0; ref++, n--)
+        if (!ref->value) ref->value = scope_use(&p->scope, parse_intern(p, &ref->name), ref->loc);
+}
+
+void parse_settle(struct parser *p) {
+    struct ir_module *m = p->m;
+    struct parse_node held = p->held;
+    if (!held.node) return;
+    p->held.node = 0;
+    resolve_inputs(p, held.refs + held.n_outputs, held.n_refs - held.n_outputs);
+    struct ir_node_info *node = &m->node.at[held.node];
+    node->name = parse_intern(p, &held.name);
+    node->refs = m->ref_value.n;
+    ir_value *values = vec_extend(&m->ref_value, held.n_refs);
+    ir_loc *locs = vec_extend(&m->ref_loc, held.n_refs);
+    for (uint32_t i = 0; i < held.n_refs; i++) {
+        struct parse_ref *ref = &p->refs.at[held.refs + i];
+        locs[i] = ref->loc;
+        values[i] = ref->value;
+        if (i < held.n_outputs)
+            values[i] =
+                scope_define_output(&p->scope, held.node, i, parse_intern(p, &ref->name), ref->loc);
+    }
+}
+
+/* The node is read: those before it get their meaning, and it waits for the next. */
+static void hold(struct parser *p, const struct parse_node *node) {
+    uint32_t first = p->held.node ? p->held.refs : node->refs;
+    parse_settle(p);
+    memmove(p->refs.at + first, p->refs.at + node->refs, node->n_refs * sizeof *p->refs.at);
+    p->held = *node;
+    p->held.refs = first;
+    p->refs.n = first + node->n_refs;
+}
+
 static bool read_node(struct parser *p) {
     struct ir_module *m = p->m;
     struct lexer *l = &p->lex;
-    ir_node n = m->node.n;
-    uint32_t mark = p->refs.n;
+    struct parse_node node = {.node = m->node.n, .refs = p->refs.n};
+    ir_node n = node.node;
     vec_push(&m->node, ((struct ir_node_info){.graph = p->scope.graph}));
-    struct parse_name name = {0};
     if (lex_take(l, '[')) {
         bool ok;
-        parse_pending_name(p, LEX_NAME, &name, &ok);
+        parse_pending_name(p, LEX_NAME, &node.name, &ok);
         if (!ok || !parse_take(p, ']', "']' behind the node's name")) return false;
     }
-    if (!read_refs(p, '=', false)) return false;
+    if (!read_refs(p, '=', "a node: outputs and '='")) return false;
     struct lexer arrow = *l;
     if (lex_take_arrow(&arrow) || !lex_take(l, '='))
         return parse_expected(p, "'=' behind the node's outputs");
-    uint32_t n_outputs = p->refs.n - mark;
+    node.n_outputs = p->refs.n - node.refs;
     if (!read_plain_operator(p, n) || !read_attributes(p, n) ||
-        !parse_take(p, '(', "'(' before the node's inputs") || !read_refs(p, ')', true) ||
+        !parse_take(p, '(', "'(' before the node's inputs") ||
+        !read_refs(p, ')', "an input's name or ')'") ||
         !parse_take(p, ')', "',' or ')' behind the node's inputs"))
         return false;
-    if (m->node.at[n].n_attrs == 0 && !read_attributes(p, n)) return false;
-    uint32_t n_refs = p->refs.n - mark;
-    struct ir_node_info *node = &m->node.at[n];
-    node->name = parse_intern(p, &name);
-    node->n_outputs = n_outputs;
-    node->n_inputs = n_refs - n_outputs;
-    node->refs = m->ref_value.n;
-    ir_value *values = vec_extend(&m->ref_value, n_refs);
-    ir_loc *locs = vec_extend(&m->ref_loc, n_refs);
-    for (uint32_t i = 0; i < n_refs; i++) {
-        struct parse_ref *ref = &p->refs.at[mark + i];
-        locs[i] = ref->loc;
-        values[i] = ref->value;
-        if (i < n_outputs)
-            values[i] = scope_define_output(&p->scope, n, i, parse_intern(p, &ref->name), ref->loc);
+    node.n_refs = p->refs.n - node.refs;
+    if (m->node.at[n].n_attrs == 0 && lex_peek(l) == '<') {
+        parse_settle(p); /* a graph among the attributes sees the names that the inputs made */
+        resolve_inputs(p, node.refs + node.n_outputs, node.n_refs - node.n_outputs);
+        if (!read_attributes(p, n)) return false;
     }
-    p->refs.n = mark;
+    m->node.at[n].n_outputs = node.n_outputs;
+    m->node.at[n].n_inputs = node.n_refs - node.n_outputs;
+    hold(p, &node);
     vec_push(&p->nodes, n);
     return true;
 }
@@ -265,7 +294,7 @@ static bool read_nodes(struct parser *p, ir_graph g) {
     struct lexer *l = &p->lex;
     ir_loc open = parse_here(p);
     if (!parse_take(p, '{', "'{' before the nodes")) return false;
-    uint32_t depth = p->depth, mark = p->nodes.n;
+    uint32_t depth = p->depth, mark = p->nodes.n, refs_mark = p->refs.n;
     while (!lex_take(l, '}')) {
         const char *node = l->at;
         uint32_t refs = p->refs.n, attrs = p->attrs.n, values = p->values.n;
@@ -286,6 +315,8 @@ static bool read_nodes(struct parser *p, ir_graph g) {
         p->values.n = values;
         p->depth = depth;
     }
+    parse_settle(p);
+    p->refs.n = refs_mark;
     struct ir_graph_info *graph = &p->m->graph.at[g];
     graph->nodes = p->m->node_list.n;
     graph->n_nodes = p->nodes.n - mark;
@@ -311,8 +342,10 @@ static bool read_head(struct parser *p, ir_graph g) {
     m->graph.at[g].outputs = outputs;
     m->graph.at[g].n_outputs = m->decl.n - outputs;
     m->graph.at[g].items = m->decl.n;
-    if (lex_take(&p->lex, '<') && !parse_list(p, '>', "',' or '>' behind a declaration", read_item))
-        return false;
+    bool ok =
+        !lex_take(&p->lex, '<') || parse_list(p, '>', "',' or '>' behind a declaration", read_item);
+    add_items(p);
+    if (!ok) return false;
     m->graph.at[g].n_items = m->decl.n - m->graph.at[g].items;
     return true;
 }
@@ -321,6 +354,7 @@ bool parse_graph_body(struct parser *p, ir_graph g) {
     struct scope_outer outer = scope_enter(&p->scope, g);
     uint32_t nodes = p->nodes.n;
     bool ok = read_head(p, g) && read_nodes(p, g);
+    p->held.node = 0; /* after an error that ended the text */
     scope_leave(&p->scope, outer);
     p->nodes.n = nodes;
     return ok;

@@ -110,6 +110,31 @@ static bool read_constructed(struct parser *p, struct span word, ir_type *out) {
     return parse_take(p, ')', "')' behind the type");
 }
 
+/* A model repeats its types: most are found by their text. The same bytes are always the same type,
+ * as long as the type ends where the text does; what holds comments or odd quotes does not. */
+static struct parse_seen_type *seen_type(struct parser *p, const char *from, struct span *text) {
+    enum { LONGEST = 64 };
+    size_t left = (size_t)(p->lex.end - from);
+    const char *close = memchr(from, ']', left < LONGEST ? left : LONGEST);
+    if (!close) return NULL;
+    *text = (struct span){from, (size_t)(close + 1 - from)};
+    return &p->seen_types[strtab_hash(text->s, text->len) % PARSE_SEEN_TYPES];
+}
+
+static bool read_tensor_type(struct parser *p, const char *from, enum ir_dtype dtype,
+                             ir_type *out) {
+    struct span text;
+    struct parse_seen_type *seen = *p->lex.at == '[' ? seen_type(p, from, &text) : NULL;
+    if (seen && seen->text.len == text.len && memcmp(seen->text.s, text.s, text.len) == 0) {
+        p->lex.at = from + text.len;
+        *out = seen->type;
+        return true;
+    }
+    if (!read_tensor(p, IR_TYPE_TENSOR, dtype, out)) return false;
+    if (seen && p->lex.at == from + text.len) *seen = (struct parse_seen_type){text, *out};
+    return true;
+}
+
 /* Where a type must stand. */
 static bool read_type(struct parser *p, ir_type *out) {
     lex_peek(&p->lex);
@@ -117,7 +142,7 @@ static bool read_type(struct parser *p, ir_type *out) {
     struct span word = lex_while(&p->lex, LEX_IDENT);
     enum ir_dtype dtype;
     if (element_type(word, &dtype)) {
-        if (dtype != IR_UNDEFINED) return read_tensor(p, IR_TYPE_TENSOR, dtype, out);
+        if (dtype != IR_UNDEFINED) return read_tensor_type(p, from, dtype, out);
         *out = 0;
         return true;
     }
