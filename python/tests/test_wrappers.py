@@ -128,3 +128,35 @@ class TestViaExport:
             export(Chooses(), BATCHES, loss, via="export")
         assert caught.value.code == 1
         assert classes(check(Chooses(), BATCHES, loss))
+
+
+@pytest.mark.skipif(not hasattr(torch, "cond"), reason="torch.cond comes with torch 2")
+def test_cond_is_one_call_whose_branches_all_get_gradients():
+    """Autograd gives the branch that did not run zeros, so its parameters count as used."""
+
+    class Chooses(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = (torch.nn.Linear(2, 2) for _ in range(3))
+
+        def forward(self, x):
+            h = self.a(x)
+            return torch.cond(h.sum() > 0, lambda t: self.b(t), lambda t: self.c(t), (h,))
+
+    answer = check(Chooses(), [(torch.ones(1, 2),)], lambda y, _: y.sum())
+    assert {p["class"] for p in answer["steps"][0]["parameters"]} == {"always"}
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="torch.compile comes with torch 2")
+def test_a_compiled_function_of_a_module_runs_as_written():
+    class Calls(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(2, 2)
+            self.f = torch.compile(lambda x: x.sin(), backend="eager")
+
+        def forward(self, x):
+            return self.f(self.a(x))
+
+    text = export(Calls(), [(torch.ones(1, 2),)], lambda y, _: y.sum())
+    assert "torch.sin" in text and "Compiled" not in text

@@ -195,7 +195,7 @@ def recording(module: nn.Module, batches: Optional[Iterable[Batch]], loss: Optio
     seen: Dict[str, List[Set[str]]] = {}
     watched = Branches(module, *(step_loss for _, step_loss in todo.values() if step_loss is not None))
     start = time.perf_counter()
-    with state_kept(module), torch.inference_mode(False), torch.enable_grad(), eager():
+    with state_kept(module), torch.inference_mode(False), torch.enable_grad(), eager(module):
         for step, (step_batches, step_loss) in todo.items():
             known: Dict[tuple, Trace] = {}
             seen[step] = []

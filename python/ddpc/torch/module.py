@@ -41,11 +41,24 @@ def unwrap(module: nn.Module) -> nn.Module:
             return module
 
 
+def compiled(module: nn.Module) -> bool:
+    """Whether something inside was compiled in place: a submodule, or a function that its class or its file has."""
+    for m in module.modules():
+        if getattr(m, "_compiled_call_impl", None) is not None or hasattr(m, "_orig_mod"):
+            return True
+        spaces = [vars(m), *map(vars, type(m).__mro__), vars(sys.modules.get(type(m).__module__, m))]
+        if any(hasattr(getattr(f, "__dict__", None), "get") and "_torchdynamo_orig_callable" in f.__dict__
+               for space in spaces for f in list(space.values())):
+            return True
+    return False
+
+
 @contextmanager
-def eager() -> Iterator[None]:
-    """Modules and functions that were compiled in place, deeper inside, run as they are written (torch 2.6 or newer)."""
+def eager(module: nn.Module) -> Iterator[None]:
+    """What was compiled in place runs as it is written (torch 2.6 or newer). Only where there is such a thing: under this
+    stance torch.cond and its like, which compile what they are given, do not run."""
     stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
-    with stance("force_eager") if stance else nullcontext():
+    with stance("force_eager") if stance and compiled(module) else nullcontext():
         yield
 
 

@@ -38,6 +38,8 @@ for _name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnu
     if hasattr(torch, _name):
         DTYPES[getattr(torch, _name)] = _name.replace("_", "")
 
+is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
 Edge = Tuple[Any, int]  # an autograd node and the number of its output
 Made = Tuple[Tensor, Optional[Edge], int]  # a result of a call, its edge, its value
 
@@ -228,6 +230,8 @@ class Recorder(TorchFunctionMode):
     # ---- calls ------------------------------------------------------------------------------------------------
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_compiling():  # torch.cond and its like compile what they are given: autograd has one node for it
+            return func(*args, **(kwargs or {}))
         kwargs = kwargs or {}
         name = op_name(func)
         if self._paused:
