@@ -99,6 +99,35 @@ def nothing_is_wrong(rank):
 
 
 @scenario
+def gradient_penalty(rank):
+    """torch.autograd.grad accumulates nothing, so it is no step."""
+    for alone in (False, True):
+        ddp, watcher = wrapped()
+        for _ in range(4):
+            x = data(rank)
+            output = ddp(x).pow(2)
+            (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+            (slope.pow(2).sum() + (0 if alone else output.sum())).backward()
+            assert averaged(ddp.module.a.weight)
+        report = watcher.report()
+        assert report["steps"] == {"train": 4} and report["findings"] == [] and report["outside"] == 0
+        watcher.close()
+
+
+@scenario
+def nothing_of_the_model_is_used(rank):
+    """A backward without any gradient is told from torch.autograd.grad when the next forward begins."""
+    ddp, watcher = wrapped()
+    ddp(data(rank)).sum().backward()
+    x = data(rank)
+    torch.autograd.grad(ddp(x).sum(), x)
+    found, _ = findings(lambda: ddp(x))
+    assert found == [("missing", "a.weight", rank, 2), ("missing", "b.weight", rank, 2)]
+    ddp(data(rank)).sum().backward()
+    assert watcher.report()["steps"] == {"train": 3} and len(watcher.report()["findings"]) == 2
+
+
+@scenario
 def unused_layer(rank):
     ddp, _ = wrapped()
     for number in (1, 2):

@@ -14,7 +14,9 @@ What DDP does, and the watcher follows (torch 1.13 to 2.x):
 - While not armed, gradients are accumulated locally: no_sync() windows, a second backward after one forward, a loss that
   did not come through DDP's forward.
 - If a gradient is missing, DDP waits: the next armed forward of this rank fails, and the other ranks stay in their
-  all-reduce. If no gradient at all came, nobody waits.
+  all-reduce. If no gradient at all came, nobody on this rank waits.
+- torch.autograd.grad, as in a gradient penalty, is a backward that accumulates nothing: DDP does not see it. So a
+  backward without any gradient is judged only when the next forward begins, if no other backward came in between.
 
 So `step` below is a backward through the output of an armed forward; it is judged at its end, as the last of the
 callbacks of the autograd engine. Hooks on the grad_fn of the outputs tell which backward is one.
@@ -118,6 +120,7 @@ class Watcher:
         self._seen, self._limit, self._closed = [0] * n, [0] * n, [0] * n
         self._armed = self._open = self._through = self._sync = self._blind = False
         self._surplus: List[int] = []
+        self._silent: Optional[str] = None  # name of the step of a backward without any gradient, while it is not judged
         self._first: Optional[List[int]] = None  # of a static graph: how often each gradient came in the first step
         self._known: Dict[str, Rules] = {}
         self._handles: List[Any] = []
@@ -210,6 +213,12 @@ class Watcher:
 
     def _before_forward(self, _module: nn.Module, _args: Any) -> None:
         self._open = False  # of a backward that raised, the end was never seen
+        if self._silent is not None and torch.is_grad_enabled() and self.ddp.require_backward_grad_sync:
+            now, name = self._name, self._silent
+            try:
+                self.step(name)._judge()
+            finally:
+                self.step(now)
         if torch.is_grad_enabled() and self.ddp.require_backward_grad_sync:
             self._reset()
         if len(self._nodes) < len(self.parameters):
@@ -255,8 +264,11 @@ class Watcher:
             return
         self._open = False
         self._limit[:] = self._closed
-        if self._armed and self._through and self._sync:
-            self._judge()
+        if self._armed and (self._through and self._sync or self._silent is not None):
+            if any(self._seen) or not any(self.parameters[i].requires_grad for i in self._now.must):
+                self._judge()
+            else:
+                self._silent = self._name
             return
         wrong: List[Tuple[str, int]] = [("unexpected", i) for i in dict.fromkeys(self._surplus)]
         self._surplus.clear()
@@ -278,6 +290,7 @@ class Watcher:
     def _judge(self) -> None:
         """At the end of the backward in which DDP averages."""
         seen, rules = self._seen, self._now
+        self._silent = None
         self.number += 1
         fired = any(seen)
         wrong: List[Tuple[str, int]] = []
@@ -403,7 +416,8 @@ def watch(ddp_model: nn.Module, model_or_plan: Model, on: str = "raise", *, pref
     as DDP lets it. There are four kinds:
 
     - missing: a parameter that is always used had no gradient in a step, or any parameter that DDP waits for, where it
-      has neither find_unused_parameters nor static_graph. With the flag, conditional parameters may be absent.
+      has neither find_unused_parameters nor static_graph. With the flag, conditional parameters may be absent. A step
+      in which there is no gradient at all is named when the next forward begins.
     - extra: a second gradient of one parameter, which DDP refuses or fails to average; with static_graph, another
       number of them than in the first step.
     - unexpected: a parameter that never gets one, or is frozen, got a gradient.
