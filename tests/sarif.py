@@ -30,6 +30,8 @@ LOG = {
             "defaultConfiguration": {"level": LEVEL}}]}},
         "columnKind": {"unicodeCodePoints"},
         "originalUriBaseIds": {"%SRCROOT%": {"description": TEXT}},
+        "invocations?": [{"executionSuccessful": bool,
+                          "toolExecutionNotifications": [{"level": {"warning"}, "message": TEXT}]}],
         "properties?": {"verdict": str, "evidence": str, "policy?": str},
         "results": [{
             "ruleId": str, "ruleIndex": int, "level": LEVEL, "message": TEXT, "locations": [LOCATION],
@@ -184,6 +186,20 @@ def gate():
     assert {n for n, x in r.items() if x["level"] == "error"} == {"more"}
 
 
+def many():
+    """A log has 5,000 results at most: what is denied before what the policy allows, and it says what is left out."""
+    names = [f"p{i}" for i in range(6000)]
+    rows = "loss_weight float32 [3]\n" + "".join(f"{n} float32 [3] false\n" for n in names)
+    (folder / "allow").write_text('allow never p[0-4]* reason="old"\n')
+    log = check("--from-list", "-", "--policy=allow", "--deny=never", status=1, text=rows)
+    levels = [r["level"] for r in log["results"]]
+    denied = sum(n[1] in "56789" for n in names)
+    assert len(levels) == 5000 and levels.count("error") == denied and levels.count("warning") == 5000 - denied
+    (run,) = log["invocations"]
+    assert "1000 of 6000 results are left out" in run["toolExecutionNotifications"][0]["message"]["text"]
+    assert "invocations" not in check("--from-list", "-", text=rows[:200].rpartition("\n")[0] + "\n")
+
+
 def verdicts():
     (r,) = check("export.ir", "--deny=unknown", status=1)["results"]
     assert (r["ruleId"], r["level"]) == ("ddpc/unknown", "error") and line(r)[0] == "export.ir"
@@ -238,6 +254,6 @@ with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name).resolve()
     (folder / "m.ir").write_text(model)
     (folder / "export.ir").write_text(export)
-    for test in (findings, fingerprints, gate, verdicts, places, diagnostics):
+    for test in (findings, fingerprints, gate, many, verdicts, places, diagnostics):
         test()
         print(test.__name__)

@@ -162,18 +162,49 @@ static json_t *result_of(const struct check_report *r, const struct finding *f) 
     return result;
 }
 
+/* GitHub shows 5,000 results of a run and refuses a file of 10 MB (compressed); 5,000 are about 5 MB. */
+enum { MAX_RESULTS = 5000 };
+
+/* What matters most first: what is denied, what is not allowed, the rest. */
+static int rank_of(const struct finding *f) { return f->denied ? 0 : f->allowed ? 2 : 1; }
+
+static void add_results(const struct check_report *r, json_t *results) {
+    uint32_t left = MAX_RESULTS, last[3];
+    for (int k = 0; k < 3; k++) { /* last: of each rank, how many are shown */
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < r->g->findings.n; i++) n += rank_of(&r->g->findings.at[i]) == k;
+        last[k] = n < left ? n : left;
+        left -= last[k];
+    }
+    for (uint32_t i = 0; i < r->g->findings.n; i++) {
+        const struct finding *f = &r->g->findings.at[i];
+        if (last[rank_of(f)] && last[rank_of(f)]--) json_array_append_new(results, result_of(r, f));
+    }
+}
+
+/* How many results were left out, where a reader of the log finds it; NULL: none. */
+static json_t *left_out(const struct check_report *r) {
+    if (r->g->findings.n <= MAX_RESULTS) return NULL;
+    const char *text = arena_printf(
+        &r->t->arena,
+        "%u of %u results are left out, those that are not denied first: the log has at most %d. "
+        "`ddpc check --format=json` has all parameters.",
+        r->g->findings.n - MAX_RESULTS, r->g->findings.n, MAX_RESULTS);
+    return json_pack("[{s:b, s:[{s:s, s:{s:s}}]}]", "executionSuccessful", 1,
+                     "toolExecutionNotifications", "level", "warning", "message", "text", text);
+}
+
 void check_sarif(const struct check_report *r) {
     json_t *list = json_array(), *results = json_array();
     for (int i = 0; i < GATE_N_RULES; i++)
         json_array_append_new(list, sarif_rule(arena_printf(&r->t->arena, "ddpc/%s",
                                                             gate_rule_name((enum gate_rule)i)),
                                                rules[i].title, rules[i].essay, rules[i].level));
-    for (uint32_t i = 0; i < r->g->findings.n; i++)
-        json_array_append_new(results, result_of(r, &r->g->findings.at[i]));
+    add_results(r, results);
     json_t *properties = json_pack("{s:s, s:s}", "verdict", verdict_name(r->a->all.verdict),
                                    "evidence", check_evidence_name(r->c->program.evidence));
     if (r->g->policy.path)
         json_object_set_new(properties, "policy",
                             json_string(tool_utf8(&r->t->arena, r->g->policy.path)));
-    sarif_write(r->out, list, results, properties, JSON_INDENT(1));
+    sarif_write(r->out, list, results, left_out(r), properties, JSON_INDENT(1));
 }

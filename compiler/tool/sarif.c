@@ -16,11 +16,13 @@
 
 static json_t *message(const char *text) { return json_pack("{s:s}", "text", text); }
 
-void sarif_write(FILE *out, json_t *rules, json_t *results, json_t *properties, size_t flags) {
+void sarif_write(FILE *out, json_t *rules, json_t *results, json_t *invocations, json_t *properties,
+                 size_t flags) {
     json_t *run = json_pack("{s:{s:{s:s, s:s, s:o}}, s:s, s:{s:{s:o}}, s:o}", "tool", "driver",
                             "name", "ddpc", "version", DDPC_VERSION, "rules", rules, "columnKind",
                             "unicodeCodePoints", "originalUriBaseIds", "%SRCROOT%", "description",
                             message("the folder in which ddpc ran"), "results", results);
+    if (invocations) json_object_set_new(run, "invocations", invocations);
     if (properties) json_object_set_new(run, "properties", properties);
     json_t *root =
         json_pack("{s:s, s:s, s:[o]}", "$schema", SCHEMA, "version", "2.1.0", "runs", run);
@@ -158,5 +160,5 @@ void sarif_print(FILE *out, json_t *results) {
         json_object_set(result, "ruleIndex", known);
     }
     json_decref(index);
-    sarif_write(out, rules, results, NULL, JSON_COMPACT);
+    sarif_write(out, rules, results, NULL, NULL, JSON_COMPACT);
 }

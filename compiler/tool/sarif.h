@@ -6,8 +6,9 @@
 #include <jansson.h>
 
 /* A log with one run: rules and results are arrays that it takes. Written as one JSON object with a
- * newline. properties: of the run, taken; NULL: none. */
-void sarif_write(FILE *out, json_t *rules, json_t *results, json_t *properties, size_t flags);
+ * newline. invocations (an array) and properties: of the run, taken; NULL: none. */
+void sarif_write(FILE *out, json_t *rules, json_t *results, json_t *invocations, json_t *properties,
+                 size_t flags);
 
 /* A rule; level: what a result of it has if nothing else is said. */
 json_t *sarif_rule(const char *id, const char *title, const char *essay, const char *level);
