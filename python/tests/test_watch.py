@@ -497,6 +497,19 @@ def warnings_instead(rank):
 
 
 @scenario
+def warnings_have_an_end(rank):
+    ddp, watcher = wrapped(on="warn", find_unused_parameters=True)
+    ddp.module.skip = True
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(1003):
+            ddp(data(rank)).sum().backward()
+    texts = [str(w.message) for w in said if "no gradient in this backward" in str(w.message)]
+    assert len(texts) == 1000 and ["its last" in t for t in texts] == [False] * 999 + [True]
+    assert len(watcher.report()["findings"]) == 1000 and watcher.report()["steps"] == {"train": 1003}
+
+
+@scenario
 def warning_and_what_ddp_then_does(rank):
     ddp, watcher = wrapped(on="warn")
     ddp.module.skip = True

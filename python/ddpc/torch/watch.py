@@ -41,6 +41,7 @@ from .api import named_tensors
 from .expect import Expectation, Model, Row, expect, together
 
 ANY = sys.maxsize  #: times that a gradient may come
+MOST = 1000  #: warnings, and findings that are kept: a run may have millions of steps
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Watcher:
         self._nodes: Dict[int, Any] = {}
         self._late: Set[int] = set()  # switched on after DDP was built
         self._said_outside = False
+        self._warned = 0
 
         self.number = 0
         self._counts: Dict[str, int] = {}
@@ -333,7 +335,7 @@ class Watcher:
             return
         number = self.number + 1 if number is None else number
         found = [Finding(kind, self.names[i], self.rank, self._name, number, self._why(kind, i)) for kind, i in wrong]
-        self.findings += found
+        self.findings += found[:MOST - len(self.findings)]
         lines = [f"rank {self.rank}, step {number}" + (f" ({self._name})" if len(self._rows) > 1 and self._name else "")]
         for kind, headline in HEADLINES.items():
             some = [f for f in found if f.kind == kind]
@@ -344,11 +346,14 @@ class Watcher:
                     lines.append(f"    and {len(some) - 10} more")
         if advice:
             lines.append("  " + advice)
-        text = "\n".join(lines)
         if self.on == "raise":
             self._open = False
-            raise GradientError(text, found)
-        warnings.warn(text, stacklevel=2)
+            raise GradientError("\n".join(lines), found)
+        self._warned += 1
+        if self._warned == MOST:
+            lines.append(f"  This is warning {MOST} of this watcher, and its last.")
+        if self._warned <= MOST:
+            warnings.warn("\n".join(lines), stacklevel=2)
 
     def _why(self, kind: str, i: int) -> str:
         said = self._now.rows[i].text
@@ -377,7 +382,8 @@ class Watcher:
         rank: of this process. steps: backwards judged, by name of the step. no_sync: backwards in no_sync() windows.
         outside: backwards that did not come through DDP's forward. conditional: for each conditional parameter in how
         many steps it had a gradient (present) and had none (absent). ignored: parameters frozen in a step and trained
-        in another, and how many gradients they got in the former. findings: as dicts.
+        in another, and how many gradients they got in the former. findings: the first
+        thousand, as dicts.
         """
         return {
             "rank": self.rank,
