@@ -158,6 +158,8 @@ static void print_value(struct printer *p, enum ir_attr_kind kind, const union i
         if (v->tensor.name) {
             print_name(p, v->tensor.name);
             putc(' ', p->out);
+        } else if (p->m->data.at[v->tensor.data].kind == IR_DATA_EXTERNAL) {
+            fputs("= ", p->out); /* without it '[' reads as further dimensions */
         }
         print_data(p, v->tensor.data);
     }
@@ -171,7 +173,8 @@ static void print_attr(struct printer *p, const struct ir_attr_info *a) {
     bool plural = a->kind >= IR_ATTR_FLOATS;
     /* Where the value does not show it, to every reader. */
     bool untold =
-        a->ref || a->no_value || a->kind >= IR_ATTR_TENSORS || (plural && a->n_values == 0);
+        a->ref || a->no_value || a->kind == IR_ATTR_SPARSE_TENSOR || a->kind >= IR_ATTR_TENSORS ||
+        (plural && a->n_values == 0);
     if (untold && a->kind) fprintf(p->out, ": %s", ir_attr_kind_text(a->kind));
     if (a->no_value) return;
     fputs(" = ", p->out);
@@ -228,9 +231,10 @@ static void print_operator(struct printer *p, const struct ir_node_info *n) {
     if (n->domain) {
         struct arena scratch = {0};
         const char *text = arena_printf(&scratch, "%s.%s", ir_text(m, n->domain), op);
-        bool plain = is_dotted(text, domain_len) &&
-                     (!plain_op || ir_domain_length(m, p->opsets, p->n_opsets, text,
-                                                    domain_len + 1 + op_len) == domain_len);
+        bool found = ir_domain_length(m, p->opsets, p->n_opsets, text, domain_len + 1 + op_len) ==
+                     domain_len;
+        bool plain = is_dotted(text, domain_len) && (!plain_op || found);
+        plain_op = plain_op || (plain && found && is_dotted(op, op_len));
         arena_free(&scratch);
         print_plain_or_quoted(p, n->domain, plain);
         putc('.', p->out);

@@ -83,7 +83,7 @@ Test(print, quotes_tell_where_the_domain_ends) {
            "   opset_import: [\"aten\" : 1, \"a.b\" : 1]\n"
            ">\n"
            "g () => () {\n"
-           "   a = aten.\"add.Tensor\" ()\n"
+           "   a = aten.add.Tensor ()\n"
            "   b = a.b.C ()\n"
            "   c = x.y.Z ()\n"
            "   d = \"aten.q\".R ()\n"
