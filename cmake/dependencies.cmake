@@ -1,8 +1,10 @@
-# The two libraries that ddpc is built with: ddpc_jansson writes JSON, ddpc_xxhash is a header that hashes plans. They
-# are the machine's, where pkg-config knows them, else built from the releases named here, which takes the network but
-# no root. python/NOTICE has their licences. For a machine that does not reach these addresses, DDPC_MIRROR names a
-# place (https://…, file:///FOLDER) that has the files jansson-2.14.tar.gz and xxHash-0.8.1.tar.gz; the hashes hold.
-set(DDPC_MIRROR "" CACHE STRING "Where jansson-2.14.tar.gz and xxHash-0.8.1.tar.gz are fetched from, if not from their authors")
+# The libraries that ddpc is built with: ddpc_jansson writes JSON, ddpc_xxhash is a header that hashes plans, ddpc_nanopb
+# reads the wire format of .onnx files. They are the machine's, where it has them, else built from the releases named
+# here, which takes the network but no root. python/NOTICE has their licences. For a machine that does not reach these
+# addresses, DDPC_MIRROR names a place (https://…, file:///FOLDER) that has the files jansson-2.14.tar.gz,
+# xxHash-0.8.1.tar.gz and nanopb-0.4.7.tar.gz; the hashes hold.
+set(DDPC_MIRROR "" CACHE STRING
+    "Where jansson-2.14.tar.gz, xxHash-0.8.1.tar.gz and nanopb-0.4.7.tar.gz are fetched from, if not from their authors")
 
 # The folder of a release's unpacked sources, in the build folder.
 function(ddpc_fetch folder release address hash)
@@ -22,7 +24,7 @@ function(ddpc_fetch folder release address hash)
     file(REMOVE ${file})
     list(JOIN status ", " status)
     message(FATAL_ERROR "${address} cannot be used: status ${status}, SHA256 ${found}, which should be ${hash}. "
-            "Install the library instead (Debian: libjansson-dev libxxhash-dev pkg-config), or fetch "
+            "Install the library instead (Debian: libjansson-dev libxxhash-dev libnanopb-dev pkg-config), or fetch "
             "${release}.tar.gz elsewhere and configure with -DDDPC_MIRROR=file:///ITS/FOLDER")
   endif()
   file(ARCHIVE_EXTRACT INPUT ${file} DESTINATION ${PROJECT_BINARY_DIR}/releases)
@@ -66,4 +68,20 @@ else()
   ddpc_fetch(xxhash xxHash-0.8.1 https://github.com/Cyan4973/xxHash/archive/v0.8.1.tar.gz
              3bb6b7d6f30c591dd65aaaff1c8b7a5b94d81687998ca9400082c739a690436c)
   target_include_directories(ddpc_xxhash SYSTEM INTERFACE ${xxhash})
+endif()
+
+# No pkg-config file comes with it, and no generator is needed: only its streams are used (ir/onnx*.c).
+find_path(NANOPB_INCLUDE pb_decode.h PATH_SUFFIXES nanopb)
+find_library(NANOPB_LIBRARY protobuf-nanopb)
+mark_as_advanced(NANOPB_INCLUDE NANOPB_LIBRARY)
+if(NANOPB_INCLUDE AND NANOPB_LIBRARY)
+  add_library(ddpc_nanopb INTERFACE)
+  target_link_libraries(ddpc_nanopb INTERFACE ${NANOPB_LIBRARY})
+  target_include_directories(ddpc_nanopb SYSTEM INTERFACE ${NANOPB_INCLUDE})
+else()
+  ddpc_fetch(nanopb nanopb-0.4.7 https://github.com/nanopb/nanopb/archive/0.4.7.tar.gz
+             e1d89b166367a3c42d42311bdc2ed57ff78f86aede9a66828516e45490d48c81)
+  add_library(ddpc_nanopb STATIC EXCLUDE_FROM_ALL ${nanopb}/pb_common.c ${nanopb}/pb_decode.c)
+  set_target_properties(ddpc_nanopb PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(ddpc_nanopb SYSTEM PUBLIC ${nanopb})
 endif()

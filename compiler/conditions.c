@@ -79,14 +79,12 @@ static uint32_t add_own(struct maker *k, uint32_t level) {
     return v;
 }
 
-/* Two values may have the same name in different graphs; a line number tells the second apart. */
+/* Two values may have the same name in different graphs; a number tells the second apart. */
 static const char *branch_name(struct maker *k, ir_value v) {
     const struct ir_value_info *value = &k->m->value.at[v];
     const char *name = ir_text(k->m, value->name);
-    uint32_t line, column;
-    if (k->named[value->name]++ == 0 || value->loc == IR_NO_LOC) return name;
-    source_position(k->m->source, value->loc, &line, &column);
-    return arena_printf(&k->p->arena, "%s@%u.%u", name, line, column);
+    uint32_t before = k->named[value->name]++;
+    return before ? arena_printf(&k->p->arena, "%s@%u", name, before + 1) : name;
 }
 
 static bdd variable(struct maker *k, ir_value v) {

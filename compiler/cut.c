@@ -15,10 +15,12 @@ static const char *source_of(const struct flow *f, ir_node n) {
     return ir_node_source(f->m, n, &s) ? s.text : NULL;
 }
 
-static uint32_t line_of(const struct flow *f, ir_loc loc) {
+/* "line 4"; of a binary model, "graph.node[3]". */
+static const char *place_of(const struct flow *f, struct arena *a, ir_loc loc) {
     uint32_t line = 0, column;
+    if (f->m->source->binary) return source_path(f->m->source, loc, a);
     if (loc != IR_NO_LOC) source_position(f->m->source, loc, &line, &column);
-    return line;
+    return arena_printf(a, "line %u", line);
 }
 
 const char *node_text(const struct flow *f, struct arena *a, ir_node n) {
@@ -28,8 +30,8 @@ const char *node_text(const struct flow *f, struct arena *a, ir_node n) {
     if (source) return arena_printf(a, "%s at %s", op, source);
     for (uint32_t o = 0; !*name && o < node->n_outputs; o++)
         name = ir_value_name(f->m, ir_outputs(f->m, n)[o]);
-    if (!*name) return arena_printf(a, "%s (line %u)", op, line_of(f, node->loc));
-    return arena_printf(a, "%s (%s, line %u)", op, name, line_of(f, node->loc));
+    if (!*name) return arena_printf(a, "%s (%s)", op, place_of(f, a, node->loc));
+    return arena_printf(a, "%s (%s, %s)", op, name, place_of(f, a, node->loc));
 }
 
 /* For sentences that say "at" themselves: "argmax (model.py:91)". */
@@ -50,8 +52,8 @@ static const char *unread_text(const struct flow *f, struct arena *a, ir_value v
                             node_aside(f, a, value->node));
     bool scan = c && control_is_loop(c) && value->output >= c->n_state;
     const char *text =
-        arena_printf(a, "feeds only %soutput %s of %s (line %u), which nothing reads",
-                     scan ? "scan " : "", name, ir_text(f->m, node->op), line_of(f, node->loc));
+        arena_printf(a, "feeds only %soutput %s of %s (%s), which nothing reads",
+                     scan ? "scan " : "", name, ir_text(f->m, node->op), place_of(f, a, node->loc));
     /* Who reads the other output wonders. */
     for (uint32_t o = 0; !c && o < node->n_outputs; o++) {
         ir_value other = ir_outputs(f->m, value->node)[o];

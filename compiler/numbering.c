@@ -187,13 +187,14 @@ static bool attr_equal(const struct ir_module *m, ir_attr a, ir_attr b) {
             if (u->s != v->s) return false;
             break;
         case IR_ATTR_TENSOR: {
-            const struct ir_data_info *c = &m->data.at[u->tensor.data];
-            const struct ir_data_info *d = &m->data.at[v->tensor.data];
-            if (u->tensor.type != v->tensor.type || c->kind != IR_DATA_LITERALS ||
-                d->kind != IR_DATA_LITERALS || c->length != d->length ||
-                c->length > MAX_NUMBERED_BYTES ||
-                memcmp(m->source->bytes + c->loc, m->source->bytes + d->loc, c->length))
+            if (u->tensor.type != v->tensor.type ||
+                m->data.at[u->tensor.data].kind != IR_DATA_LITERALS ||
+                m->data.at[v->tensor.data].kind != IR_DATA_LITERALS)
                 return false;
+            enum ir_dtype dtype = ir_type_dtype(m, u->tensor.type);
+            struct ir_bytes c = ir_data_bytes(m, u->tensor.data, dtype);
+            struct ir_bytes d = ir_data_bytes(m, v->tensor.data, dtype);
+            if (c.n != d.n || c.n > MAX_NUMBERED_BYTES || memcmp(c.at, d.at, c.n)) return false;
             break;
         }
         default: return false;
@@ -263,9 +264,9 @@ static uint64_t hash_attr(const struct ir_module *m, uint64_t h, const struct ir
     for (uint32_t i = 0; i < a->n_values; i++) {
         const union ir_attr_value *v = &m->attr_value.at[a->values + i];
         if (a->kind == IR_ATTR_TENSOR) {
-            const struct ir_data_info *d = &m->data.at[v->tensor.data];
-            if (d->kind != IR_DATA_LITERALS || d->length > MAX_NUMBERED_BYTES) continue;
-            h = hash_bytes(h ^ v->tensor.type, m->source->bytes + d->loc, d->length);
+            if (m->data.at[v->tensor.data].kind != IR_DATA_LITERALS) continue;
+            struct ir_bytes d = ir_data_bytes(m, v->tensor.data, ir_type_dtype(m, v->tensor.type));
+            if (d.n <= MAX_NUMBERED_BYTES) h = hash_bytes(h ^ v->tensor.type, d.at, d.n);
         } else if (a->kind == IR_ATTR_INT || a->kind == IR_ATTR_INTS)
             h = hash_bytes(h, &v->i, sizeof v->i);
         else if (a->kind == IR_ATTR_FLOAT || a->kind == IR_ATTR_FLOATS)

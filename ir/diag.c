@@ -73,7 +73,7 @@ static struct diag *add(struct diags *d, enum diag_code code, const char *text) 
 
 /* The bytes of a quoted name that begins at `loc`, quotes and escapes included; `length` for others. */
 static uint32_t quoted_length(const struct source *s, ir_loc loc, uint32_t length) {
-    if (!s || loc >= s->size || s->bytes[loc] != '"') return length;
+    if (!s || s->binary || loc >= s->size || s->bytes[loc] != '"') return length;
     for (size_t i = loc + 1; i < s->size && s->bytes[i] != '\n'; i++) {
         if (s->bytes[i] == '"') return (uint32_t)(i + 1 - loc);
         if (s->bytes[i] == '\\') i++;
@@ -183,6 +183,13 @@ static void put_underline(FILE *out, const char *s, size_t len, char fill, bool 
 static void put_place(struct diags *d, FILE *out, ir_loc loc) {
     puts_text(out, d->source->name);
     if (loc == IR_NO_LOC) return;
+    if (d->source->binary) {
+        struct arena a = {0};
+        const char *path = source_path(d->source, loc, &a);
+        fprintf(out, "%s%s", *path ? ":" : "", path);
+        arena_free(&a);
+        return;
+    }
     uint32_t line, column;
     source_position(d->source, loc, &line, &column);
     fprintf(out, ":%u:%u", line, column);
@@ -230,7 +237,8 @@ static void put_diag(struct diags *d, FILE *out, const struct diag *g, bool shor
     puts_text(out, g->text);
     fprintf(out, "%s\n", st->off);
     if (short_form) return;
-    if (!g->file && d->source && g->loc != IR_NO_LOC) put_excerpt(d, out, g, st);
+    if (!g->file && d->source && !d->source->binary && g->loc != IR_NO_LOC)
+        put_excerpt(d, out, g, st);
     for (uint32_t i = 0; i < g->notes.n; i++) {
         const struct diag_note *note = &g->notes.at[i];
         if (note->loc != IR_NO_LOC && d->source) {

@@ -83,7 +83,7 @@ enum { IR_MAX_NESTING = 256 }; /* graphs and types inside each other: bounds eve
 
 struct ir_data_info {
     enum ir_data_kind kind;
-    ir_loc loc;            /* the span in the source */
+    ir_loc loc;            /* the span in the source; of a binary one, the whole TensorProto */
     uint32_t length;       /* bytes of the span */
     uint64_t count;        /* elements found there */
     uint32_t ints, n_ints; /* kept numbers in module.ints; n_ints 0 if not kept */
@@ -280,6 +280,13 @@ const char *ir_attr_kind_text(enum ir_attr_kind kind);
 /* The kept integers of an attribute or payload; returns how many, 0 if none are kept. */
 uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out);
 
+/* The bytes that stand for a payload's elements: the text of numbers, or a binary model's field of them. */
+struct ir_bytes {
+    const char *at;
+    size_t n;
+};
+struct ir_bytes ir_data_bytes(const struct ir_module *m, ir_data d, enum ir_dtype dtype);
+
 /* A tensor's element count; -1 if any dimension is unknown or the product overflows. */
 int64_t ir_type_elements(const struct ir_module *m, ir_type t);
 enum ir_dtype ir_type_dtype(const struct ir_module *m, ir_type t); /* of the innermost tensor */
@@ -304,7 +311,7 @@ ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph g
 
 /* ---- the passes of ir/ ----------------------------------------------------------------------- */
 
-/* parse.c: text to module. Reports what is wrong and returns false if there was an error; the
+/* parse.c, and onnx.c for what is binary: a source to a module. Reports what is wrong and returns false if there was an error; the
  * module then holds what could be read. */
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d);
 /* print.c: the module as canonical text. */

@@ -14,6 +14,7 @@
  * their next node, functions behind their closing brace. When the text has ended nothing more is
  * said, since every construct that is still open would complain about the same end. */
 #include "parse.h"
+#include "onnx.h"
 
 enum {
     MAX_ERRORS = 100,    /* beyond it the rest is noise: reading stops */
@@ -363,26 +364,16 @@ static void read_model(struct parser *p) {
     }
 }
 
-/* A serialized ModelProto begins with the tag of its field 1, ir_version; no text begins so. */
-enum { ONNX_FIRST_BYTE = 0x08 };
-
 /* As runtime/plan/plan.h has it; a test compares. */
 static const char plan_magic[] = "\211DDP\r\n\032\n";
 
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     ir_module_init(m, source);
+    if (onnx_is_model(source)) return onnx_read(m, source, d);
     struct parser p = {.m = m, .d = d, .scope.m = m};
     p.lex = (struct lexer){source->bytes, source->bytes, source->bytes + source->size};
     const char *nul = source->size ? memchr(source->bytes, 0, source->size) : NULL;
-    if (source->size && source->bytes[0] == ONNX_FIRST_BYTE) {
-        struct diag *g = diag_plain(d, DIAG_NOT_TEXT, source->name,
-                                    "this is a binary .onnx model, and only its text is read yet");
-        diag_set_help(
-            d, g,
-            "print it: python3 -c \"import onnx, sys; print(onnx.printer.to_text(onnx.load("
-            "sys.argv[1], load_external_data=False)))\" MODEL.onnx > MODEL.onnxtxt");
-        p.errors++;
-    } else if (source->size >= 8 && memcmp(source->bytes, plan_magic, 8) == 0) {
+    if (source->size >= 8 && memcmp(source->bytes, plan_magic, 8) == 0) {
         struct diag *g =
             diag_plain(d, DIAG_NOT_TEXT, source->name, "this is a plan, not a model's text");
         diag_set_help(d, g, "plans are read by ddpc dump, ddpc verify, ddpc diff and ddprun");

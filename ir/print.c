@@ -6,11 +6,11 @@
  * texts of the same model that differ in white space, comments, quotes or order of attributes'
  * places print the same.
  *
- * Numbers of tensors are copied from the source, digit by digit, with canonical spacing; floats of
- * attributes are printed with the fewest digits that read back to the same 32-bit value. Types are
+ * Numbers of tensors are copied from a text, digit by digit, with canonical spacing; floats of
+ * attributes and of binary tensors are printed with the fewest digits that read back to the same 32-bit value. Types are
  * printed as they were declared, not as they were inferred. */
-#include "ir.h"
-#include "lex.h"
+#include "onnx.h"
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -80,13 +80,60 @@ static void print_number(struct printer *p, struct span s) {
     fwrite(s.s, 1, s.len, p->out);
 }
 
-static void print_data(struct printer *p, ir_data d) {
+static void print_float(struct printer *p, double x, bool wide, bool attribute);
+
+/* The elements of a binary model's tensor. */
+static void print_elements(struct printer *p, enum ir_dtype dtype,
+                           const struct ir_data_info *data) {
+    struct span tensor = {p->m->source->bytes + data->loc, data->length};
+    bool complex = dtype == IR_COMPLEX64 || dtype == IR_COMPLEX128;
+    uint64_t left = complex ? 2 * data->count : data->count;
+    struct onnx_elements e;
+    struct onnx_element x;
+    onnx_elements_begin(&e, p->m->source, dtype, tensor);
+    for (const char *separator = ""; left-- > 0 && onnx_elements_next(&e, &x); separator = ", ") {
+        fputs(separator, p->out);
+        if (dtype == IR_STRING)
+            print_quoted(p, x.s.s, x.s.len);
+        else if (dtype == IR_FLOAT || dtype == IR_COMPLEX64)
+            print_float(p, x.f, false, false);
+        else if (dtype == IR_DOUBLE || dtype == IR_COMPLEX128)
+            print_float(p, x.f, true, false);
+        else if (dtype == IR_UINT64)
+            fprintf(p->out, "%" PRIu64, (uint64_t)x.i);
+        else
+            fprintf(p->out, "%" PRId64, x.i);
+    }
+}
+
+static void print_external(struct printer *p, const struct ir_data_info *data) {
+    struct span tensor = {p->m->source->bytes + data->loc, data->length}, key, value;
+    struct onnx_cursor c = onnx_cursor(ONNX_TENSOR, tensor);
+    for (const char *separator = ""; onnx_external_next(p->m->source, &c, &key, &value);
+         separator = ", ") {
+        fputs(separator, p->out);
+        print_quoted(p, key.s, key.len);
+        fputs(": ", p->out);
+        print_quoted(p, value.s, value.len);
+    }
+}
+
+static void print_data(struct printer *p, ir_data d, ir_type type) {
     const struct ir_data_info *data = &p->m->data.at[d];
     if (data->kind == IR_DATA_ELIDED) {
         fputs("...", p->out);
         return;
     }
     bool external = data->kind == IR_DATA_EXTERNAL;
+    if (p->m->source->binary) {
+        putc(external ? '[' : '{', p->out);
+        if (external)
+            print_external(p, data);
+        else
+            print_elements(p, ir_type_dtype(p->m, type), data);
+        putc(external ? ']' : '}', p->out);
+        return;
+    }
     const char *from = p->m->source->bytes + data->loc;
     struct lexer l = {from, from, from + data->length};
     putc(external ? '[' : '{', p->out);
@@ -116,7 +163,7 @@ static void print_decl(struct printer *p, const struct ir_decl *decl) {
     print_name(p, p->m->value.at[decl->value].name);
     if (decl->data) {
         fputs(" = ", p->out);
-        print_data(p, decl->data);
+        print_data(p, decl->data, decl->type);
     }
 }
 
@@ -131,23 +178,28 @@ static void print_decls(struct printer *p, uint32_t first, uint32_t n) {
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-static void print_float(struct printer *p, double x) {
+/* With the fewest digits that read back to the same number of 32 bits, or of 64 if it is `wide`. */
+static void print_float(struct printer *p, double x, bool wide, bool attribute) {
     if (isnan(x) || isinf(x)) {
         fputs(isnan(x) ? "nan" : x < 0 ? "-inf" : "inf", p->out);
         return;
     }
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
+    char text[40];
+    int most = wide ? 17 : 9;
+    /* So many digits keep every decimal of that length, but for the denormal numbers. */
+    int least = fabs(x) < (wide ? DBL_MIN : (double)FLT_MIN) ? 1 : wide ? DBL_DIG : FLT_DIG;
+    for (int digits = least; digits <= most; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
-        if ((float)strtod(text, NULL) == (float)x) break;
+        double back = strtod(text, NULL);
+        if (wide ? back == x : (float)back == (float)x) break;
     }
     fputs(text, p->out);
-    if (!strpbrk(text, ".e")) fputs(".0", p->out); /* a float, not an integer */
+    if (attribute && !strpbrk(text, ".e")) fputs(".0", p->out); /* a float, not an integer */
 }
 
 static void print_value(struct printer *p, enum ir_attr_kind kind, const union ir_attr_value *v) {
     switch (kind) {
-    case IR_ATTR_FLOAT: print_float(p, v->f); break;
+    case IR_ATTR_FLOAT: print_float(p, v->f, false, true); break;
     case IR_ATTR_INT: fprintf(p->out, "%" PRId64, v->i); break;
     case IR_ATTR_STRING: print_string(p, v->s); break;
     case IR_ATTR_GRAPH: print_graph(p, v->g); break;
@@ -161,7 +213,7 @@ static void print_value(struct printer *p, enum ir_attr_kind kind, const union i
         } else if (p->m->data.at[v->tensor.data].kind == IR_DATA_EXTERNAL) {
             fputs("= ", p->out); /* without it '[' reads as further dimensions */
         }
-        print_data(p, v->tensor.data);
+        print_data(p, v->tensor.data, v->tensor.type);
     }
 }
 

@@ -116,6 +116,7 @@ void source_free(struct source *s) {
     else
         free(s->mapping);
     vec_free(&s->lines);
+    vec_free(&s->indices);
     *s = (struct source){0};
 }
 
@@ -128,6 +129,8 @@ static void find_lines(struct source *s) {
 }
 
 void source_position(struct source *s, ir_loc at, uint32_t *line, uint32_t *column) {
+    *line = *column = 0;
+    if (s->binary) return;
     find_lines(s);
     uint32_t low = 0, high = s->lines.n; /* lines.at[low] <= at < lines.at[high] */
     while (high - low > 1) {
@@ -142,8 +145,9 @@ void source_position(struct source *s, ir_loc at, uint32_t *line, uint32_t *colu
 }
 
 size_t source_line(struct source *s, uint32_t line, const char **text) {
-    find_lines(s);
     *text = "";
+    if (s->binary) return 0;
+    find_lines(s);
     if (line == 0 || line > s->lines.n) return 0;
     size_t from = s->lines.at[line - 1];
     size_t to = line < s->lines.n ? s->lines.at[line] - 1 : s->size;

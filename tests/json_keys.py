@@ -26,6 +26,11 @@ g (float[2,3] x, bool turn) => (float loss)
    loss = ReduceMean <keepdims = 0> (k)
 }
 """
+# A graph whose output "y" comes from two nodes, as a serialized ModelProto.
+onnx = (b"\x08\x0a\x42\x02\x10\x11\x3a\x28" b"\x0a\x0f\x0a\x01x\x0a\x01w\x12\x01y\x22\x04Gemm"
+        b"\x2a\x07\x08\x02\x10\x01\x42\x01w" b"\x5a\x05\x0a\x01x\x12\x00" b"\x62\x05\x0a\x01y\x12\x00")
+twice = (b"\x08\x0a\x42\x02\x10\x11\x3a\x2a" + 2 * b"\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu"
+         b"\x5a\x05\x0a\x01x\x12\x00" b"\x62\x05\x0a\x01y\x12\x00")
 broken = model.replace("h = MatMul", "h = Relu (x)\n   h = MatMul")
 VARYING = ("options", "passes_ms")
 
@@ -57,14 +62,14 @@ def run(command, stream):
 
 ops = "--assume-differentiable my.*"
 runs = {
-    "ddpc check --format=json": ["ddpc check m.ir --format=json --deny=never " + ops,
+    "ddpc check --format=json": ["ddpc check m.ir --format=json --deny=never " + ops, "ddpc check m.onnx --format=json",
                                  "ddpc check bert.ir --format=json",
                                  "ddpc check m.ir --format=json --baseline old.json --policy policy " + ops],
     "ddpc dump --format=json": ["ddpc dump m.plan --format=json", "ddpc dump uniform.plan --format=json",
                                 f"ddpc m.ir {ops} --emit=json"],
     "ddpc verify --format=json": ["ddpc verify m.plan --format=json"],
     "ddpc diff --format=json": ["ddpc diff m.plan frozen.plan --format=json"],
-    "ddpc --diagnostics=json": ["ddpc check broken.ir --diagnostics=json", "ddpc check m.ir --diagnostics=json --bad",
+    "ddpc --diagnostics=json": ["ddpc check broken.ir --diagnostics=json", "ddpc check twice.onnx --diagnostics=json", "ddpc check m.ir --diagnostics=json --bad",
                                 "ddpc check no.ir --diagnostics=json"],
     "ddpc --stats=json": ["ddpc mlp.ir -o x.plan --stats=json"],
     "ddprun --format=json": ["ddprun m.plan -n 2 --iters 2 --format=json",
@@ -78,6 +83,8 @@ with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     (folder / "m.ir").write_text(model)
     (folder / "broken.ir").write_text(broken)
+    (folder / "twice.onnx").write_bytes(twice)
+    (folder / "m.onnx").write_bytes(onnx)
     old = model.replace('MatMul <source = "m.py:3"> (x, w)', "Identity (x)").replace("MatMul (f, v)", "Identity (f)")
     (folder / "old.ir").write_text(old)
     (folder / "policy").write_text("allow conditional v reason=routed\nallow never w reason=stale\n")

@@ -34,9 +34,11 @@ static json_t *guard(struct tool *t, const struct compilation *c, const struct g
                      "branches", names);
 }
 
-static json_t *location(struct compilation *c, ir_loc loc) {
+static json_t *location(struct tool *t, struct compilation *c, ir_loc loc) {
     if (loc == IR_NO_LOC) return json_null();
     uint32_t line, column;
+    if (c->source.binary)
+        return json_pack("{s:o}", "path", text(t, source_path(&c->source, loc, &t->arena)));
     source_position(&c->source, loc, &line, &column);
     return json_pack("{s:i, s:i}", "line", (int)line, "column", (int)column);
 }
@@ -64,7 +66,7 @@ static json_t *parameter(struct tool *t, struct compilation *c, const struct gra
     json_object_set_new(o, "uses", json_integer(g->uses));
     json_object_set_new(o, "guard", guard(t, c, g));
     json_object_set_new(o, "reason", text(t, g->reason));
-    json_object_set_new(o, "location", location(c, g->loc));
+    json_object_set_new(o, "location", location(t, c, g->loc));
     json_object_set_new(o, "source", source(t, c, g->source));
     return o;
 }

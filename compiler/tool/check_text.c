@@ -272,6 +272,10 @@ static void put_place(struct report *r, const struct gradient *g, const struct p
     bool recorded = r->c->program.evidence == EVIDENCE_OBSERVED && !r->c->program.traced;
     if (loc == IR_NO_LOC || (recorded && loc == param->loc)) return;
     uint32_t at, column;
+    if (r->c->source.binary) {
+        fprintf(r->out, " (%s)", shown(r, source_path(&r->c->source, loc, &r->t->arena)));
+        return;
+    }
     source_position(&r->c->source, loc, &at, &column);
     fprintf(r->out, " (%s:%u)", shown(r, r->c->source.name), at);
 }

@@ -50,6 +50,13 @@ static const char *severity_name(enum diag_severity s) {
 static void set_location(json_t *object, struct diags *d, ir_loc loc) {
     if (loc == IR_NO_LOC || !d->source) return;
     uint32_t line, column;
+    if (d->source->binary) {
+        struct arena a = {0};
+        json_object_set_new(object, "path",
+                            json_string(tool_utf8(&a, source_path(d->source, loc, &a))));
+        arena_free(&a);
+        return;
+    }
     source_position(d->source, loc, &line, &column);
     json_object_set_new(object, "line", json_integer(line));
     json_object_set_new(object, "column", json_integer(column));

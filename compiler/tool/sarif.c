@@ -75,6 +75,12 @@ json_t *sarif_place(struct arena *a, const char *path, uint32_t line, uint32_t c
 json_t *sarif_place_in(struct arena *a, struct source *s, ir_loc at) {
     uint32_t line, column, bytes;
     if (at == IR_NO_LOC) return sarif_place(a, s->name, 0, 0);
+    if (s->binary) {
+        json_t *place = sarif_place(a, s->name, 0, 0);
+        json_object_set_new(place, "region",
+                            json_pack("{s:I, s:i}", "byteOffset", (json_int_t)at, "byteLength", 1));
+        return place;
+    }
     source_position(s, at, &line, &bytes);
     const char *text;
     size_t length = source_line(s, line, &text);

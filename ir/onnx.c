@@ -1,0 +1,233 @@
+/* The reader of binary models: a ModelProto's bytes to the module that the model's text gives.
+ *
+ * onnx_wire.c knows protobuf, onnx.def the fields, onnx_graph.c graphs, nodes and functions,
+ * onnx_attr.c attributes, onnx_type.c types, onnx_data.c tensors; this file has the model around them,
+ * and errors. The file is mapped and gone over by spans, so what is read costs memory and what is
+ * skipped, such as weights, costs none.
+ *
+ * Texts have no place for what exporters note at single values. Two such notes say something about
+ * training, and become the model's metadata, which a text does have: torch.export's kind of a value
+ * (`ddpc.buffers`), and what a training algorithm updates (`ddpc.trainable`). What the model's own
+ * metadata says there counts more.
+ *
+ * Errors. Behind bytes that are no protobuf message nothing can be read, so the first such place ends
+ * the reading. What ONNX does not allow is reported and gone past. */
+#include "onnx.h"
+#include <string.h>
+
+enum { MAX_ERRORS = 100 };
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void stop(struct onnx *o) {
+    o->errors++;
+    o->stopped = true;
+}
+
+bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f) {
+    if (o->stopped) return false;
+    if (onnx_next(o->source, c, f)) return true;
+    if (!c->broken) return false;
+    struct diag *g = diag_at(o->d, DIAG_ONNX_DAMAGED, f->loc, 1, "byte %u: %s", f->loc, c->broken);
+    diag_set_help(o->d, g,
+                  "the file is not whole, or no .onnx model; copy it again or export it again");
+    stop(o);
+    return false;
+}
+
+struct diag *onnx_error(struct onnx *o, ir_loc loc, const char *format, ...) {
+    if (o->stopped) return NULL;
+    va_list args;
+    va_start(args, format);
+    struct arena scratch = {0};
+    struct diag *g =
+        diag_at(o->d, DIAG_ONNX_CONTENT, loc, 1, "%s", arena_vprintf(&scratch, format, args));
+    arena_free(&scratch);
+    va_end(args);
+    if (++o->errors >= MAX_ERRORS) o->stopped = true;
+    diag_set_help(o->d, g,
+                  "what wrote the file has a mistake; correct it and export the model again");
+    return g;
+}
+
+bool onnx_enter(struct onnx *o, ir_loc loc) {
+    if (o->stopped) return false;
+    if (o->depth < IR_MAX_NESTING) {
+        o->depth++;
+        return true;
+    }
+    struct diag *g = diag_at(o->d, DIAG_TEXT_NESTING, loc, 1,
+                             "more than %d graphs or types inside each other", IR_MAX_NESTING);
+    diag_set_help(o->d, g, "move inner graphs into functions");
+    stop(o);
+    return false;
+}
+
+/* ---- strings and entries --------------------------------------------------------------------- */
+
+str onnx_string(struct onnx *o, const struct onnx_field *f) {
+    return strtab_add(&o->m->strings, f->bytes.s, f->bytes.len);
+}
+
+str onnx_name(struct onnx *o, const struct onnx_field *f) {
+    if (f->bytes.len && memchr(f->bytes.s, 0, f->bytes.len)) {
+        onnx_error(o, f->loc, "a name holds a NUL");
+        return strtab_addz(&o->m->strings, "?");
+    }
+    return onnx_string(o, f);
+}
+
+bool onnx_entry(struct onnx *o, struct span bytes, struct span *key, struct span *value) {
+    *key = *value = (struct span){"", 0};
+    struct onnx_cursor c = onnx_cursor(ONNX_ENTRY, bytes);
+    for (struct onnx_field f; onnx_field(o, &c, &f);) {
+        if (f.number == ENTRY_key) *key = f.bytes;
+        if (f.number == ENTRY_value) *value = f.bytes;
+    }
+    return !o->stopped;
+}
+
+/* ---- what exporters note at values ----------------------------------------------------------- */
+
+/* As torch.export calls what is no parameter of a module. */
+void onnx_note_kind(struct onnx *o, struct span entry, str name) {
+    static const char kind[] = "graph_signature.InputSpec.kind";
+    struct span key, value;
+    if (!onnx_entry(o, entry, &key, &value) || key.len < sizeof kind - 1) return;
+    if (memcmp(key.s + key.len - (sizeof kind - 1), kind, sizeof kind - 1) != 0) return;
+    if (span_is(value, "BUFFER") || span_is(value, "CONSTANT_TENSOR")) vec_push(&o->buffers, name);
+}
+
+static void read_training(struct onnx *o, struct span bytes) {
+    struct onnx_cursor c = onnx_cursor(ONNX_TRAINING, bytes);
+    struct span key, value;
+    for (struct onnx_field f; onnx_field(o, &c, &f);)
+        if (f.number == TRAINING_update_binding && onnx_entry(o, f.bytes, &key, &value))
+            vec_push(&o->trained, strtab_add(&o->m->strings, key.s, key.len));
+}
+
+static bool has_property(const struct ir_module *m, const char *key) {
+    for (uint32_t i = 0; i < m->metadata.n; i++)
+        if (strcmp(ir_text(m, m->metadata.at[i].key), key) == 0) return true;
+    return false;
+}
+
+/* The names of float initializers among those noted become a property, if the list of names that it
+ * is can hold them. */
+static void add_property(struct onnx *o, const char *key, const str *names, uint32_t n) {
+    struct ir_module *m = o->m;
+    if (n == 0 || has_property(m, key)) return;
+    bool *noted = arena_new(&o->d->arena, bool, m->strings.text.n);
+    for (uint32_t i = 0; i < n; i++) noted[names[i]] = true;
+    VEC(char) list = {0};
+    const struct ir_graph_info *graph = &m->graph.at[m->main];
+    for (uint32_t i = 0; i < graph->n_items; i++) {
+        const struct ir_decl *decl = &m->decl.at[graph->items + i];
+        str name = m->value.at[decl->value].name;
+        const char *text = ir_text(m, name);
+        if (!decl->data || !noted[name] || !ir_type_carries_gradient(m, decl->type) ||
+            strpbrk(text, ", \t\n*?["))
+            continue;
+        if (list.n) vec_push(&list, ' ');
+        memcpy(vec_extend(&list, strtab_len(&m->strings, name)), text,
+               strtab_len(&m->strings, name));
+    }
+    if (list.n) {
+        struct ir_property property = {.key = strtab_addz(&m->strings, key),
+                                       .value = strtab_add(&m->strings, list.at, list.n),
+                                       .loc = graph->loc};
+        vec_push(&m->metadata, property);
+        m->has_metadata = true;
+    }
+    vec_free(&list);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static void read_property(struct onnx *o, const struct onnx_field *f) {
+    struct span key, value;
+    if (!onnx_entry(o, f->bytes, &key, &value)) return;
+    struct ir_property property = {.key = strtab_add(&o->m->strings, key.s, key.len),
+                                   .value = strtab_add(&o->m->strings, value.s, value.len),
+                                   .loc = f->loc};
+    vec_push(&o->m->metadata, property);
+    o->m->has_metadata = true;
+}
+
+/* All but functions, which stand behind the main graph. */
+static void read_header(struct onnx *o, struct span bytes, struct onnx_field *graph) {
+    struct ir_module *m = o->m;
+    m->has_header = true;
+    struct onnx_cursor c = onnx_cursor(ONNX_MODEL, bytes);
+    for (struct onnx_field f; onnx_field(o, &c, &f);) switch (f.number) {
+        case MODEL_ir_version:
+            m->has_ir_version = true;
+            m->ir_version = (int64_t)f.value;
+            break;
+        case MODEL_model_version:
+            m->has_model_version = true;
+            m->model_version = (int64_t)f.value;
+            break;
+        case MODEL_producer_name:
+            m->has_producer_name = true;
+            m->producer_name = onnx_string(o, &f);
+            break;
+        case MODEL_producer_version:
+            m->has_producer_version = true;
+            m->producer_version = onnx_string(o, &f);
+            break;
+        case MODEL_domain:
+            m->has_domain = true;
+            m->domain = onnx_string(o, &f);
+            break;
+        case MODEL_doc_string:
+            m->has_doc = true;
+            m->doc = onnx_string(o, &f);
+            break;
+        case MODEL_metadata_props: read_property(o, &f); break;
+        case MODEL_training_info: read_training(o, f.bytes); break;
+        case MODEL_graph: *graph = f; break;
+        }
+    onnx_opsets(o, ONNX_MODEL, bytes, MODEL_opset_import, &m->opsets, &m->n_opsets);
+    m->has_opsets = m->n_opsets > 0;
+}
+
+static void read_model(struct onnx *o) {
+    struct ir_module *m = o->m;
+    struct span bytes = {o->source->bytes, o->source->size};
+    struct onnx_field graph = {0};
+    read_header(o, bytes, &graph);
+    if (o->stopped) return;
+    if (!graph.number) {
+        struct diag *g =
+            diag_plain(o->d, DIAG_ONNX_CONTENT, o->source->name, "this .onnx file holds no graph");
+        diag_set_help(o->d, g, "it may hold a tensor, or be cut off; a model has a graph");
+        o->errors++;
+        return;
+    }
+    m->main = m->graph.n;
+    o->depth++;
+    vec_push(&m->graph, ((struct ir_graph_info){.loc = graph.loc}));
+    onnx_graph(o, m->main, graph.bytes);
+    struct onnx_cursor c = onnx_cursor(ONNX_MODEL, bytes);
+    for (struct onnx_field f; onnx_field(o, &c, &f);)
+        if (f.number == MODEL_functions) onnx_function(o, &f);
+    if (o->stopped) return;
+    add_property(o, "ddpc.buffers", o->buffers.at, o->buffers.n);
+    add_property(o, "ddpc.trainable", o->trained.at, o->trained.n);
+}
+
+bool onnx_read(struct ir_module *m, struct source *source, struct diags *d) {
+    struct onnx o = {.m = m, .source = source, .d = d, .scope.m = m};
+    source->binary = true;
+    read_model(&o);
+    scope_free(&o.scope);
+    vec_free(&o.buffers);
+    vec_free(&o.trained);
+    vec_free(&o.refs);
+    vec_free(&o.attrs);
+    vec_free(&o.values);
+    vec_free(&o.nodes);
+    vec_free(&o.dims);
+    return o.errors == 0;
+}
