@@ -385,7 +385,6 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
         diag_set_help(d, g, "a model is a text in UTF-8");
         p.errors++;
     } else {
-        if (source->size >= 3 && memcmp(source->bytes, "\xef\xbb\xbf", 3) == 0) p.lex.at += 3;
         strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));
         read_model(&p);
     }

@@ -76,6 +76,12 @@ static bool read_file(struct source *s, int fd, const char **why) {
     return true;
 }
 
+static void skip_mark(struct source *s) {
+    if (s->size < 3 || memcmp(s->bytes, "\xef\xbb\xbf", 3) != 0) return;
+    s->bytes += 3;
+    s->size -= 3;
+}
+
 bool source_open(struct source *s, const char *path, const char **why) {
     bool standard_input = strcmp(path, "-") == 0;
     *s = (struct source){.name = standard_input ? "<stdin>" : path};
@@ -99,6 +105,7 @@ bool source_open(struct source *s, const char *path, const char **why) {
         ok = read_file(s, fd, why);
     if (!standard_input) close(fd);
     if (!ok) *s = (struct source){0};
+    skip_mark(s);
     return ok;
 }
 
@@ -108,6 +115,7 @@ void source_from_memory(struct source *s, const char *name, const void *bytes, s
     if (size) memcpy(copy, bytes, size);
     copy[size] = 0;
     *s = (struct source){.name = name, .bytes = copy, .size = size, .mapping = copy};
+    skip_mark(s);
 }
 
 void source_free(struct source *s) {

@@ -21,7 +21,7 @@ struct source {
     size_t mapping_size;
 };
 
-/* Reads a whole file ("-" is standard input). On failure returns false and sets *why to a sentence
+/* Reads a whole file ("-" is standard input), without a byte order mark. On failure returns false and sets *why to a sentence
  * such as "is a directory" (static storage); the source is then empty and need not be freed. */
 bool source_open(struct source *s, const char *path, const char **why);
 /* Takes a private copy of the bytes. */

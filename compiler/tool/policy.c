@@ -11,6 +11,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "policy.h"
 #include "glob.h"
+#include "wrappers.h"
 #include <ctype.h>
 #include <string.h>
 #include <unistd.h>
@@ -173,10 +174,13 @@ void policy_free(struct policy *p) {
     arena_free(&p->arena);
 }
 
+static bool names(const char *glob, const char *name) {
+    return !strcmp(glob, name) || glob_match(glob, name);
+}
+
+/* Wrappers' prefixes do not count, neither before the name nor before the pattern. */
 bool policy_names(const struct policy_entry *e, const char *name, size_t prefix) {
     if (!e->glob) return false;
-    for (const char *n = name;; n = name + prefix) {
-        if (!strcmp(e->glob, n) || glob_match(e->glob, n)) return true;
-        if (!prefix || n != name) return false;
-    }
+    const char *bare = e->glob + wrappers_prefix(&e->glob, 1);
+    return names(e->glob, name) || names(bare, name + prefix) || names(e->glob, name + prefix);
 }
