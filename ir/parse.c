@@ -71,11 +71,36 @@ static size_t describe_token(const struct parser *p, char text[static 128]) {
     return len;
 }
 
+/* A name whose closing quote is missing goes on to the next quote of the text, and what follows there
+ * cannot follow a string. So where nothing but an error stands behind a string of several lines, or
+ * right behind its quote, the string is what is wrong. Reading goes on behind the string's line. */
+static bool open_string(struct parser *p) {
+    const char *from = p->quote, *to = p->quote_end;
+    if (!to) return false;
+    const char *line_end = memchr(from, '\n', (size_t)(to - from));
+    struct lexer l = p->lex;
+    l.at = to;
+    lex_peek(&l);
+    if (l.at != p->lex.at || !(line_end || (l.at == to && lex_is(*to, LEX_NAME)))) return false;
+    uint32_t line, column;
+    source_position(p->m->source, (ir_loc)(to - 1 - p->lex.base), &line, &column);
+    struct diag *g = parse_error(p, DIAG_OPEN_STRING, (ir_loc)(from - p->lex.base), 1,
+                                 "this string has no closing quote");
+    if (g)
+        diag_set_help(p->d, g, "close it; as it stands it ends at the quote in line %u, column %u",
+                      line, column);
+    const char *end = line_end ? line_end : memchr(to, '\n', (size_t)(p->lex.end - to));
+    p->lex.at = end ? end : p->lex.end;
+    p->quote_end = NULL;
+    return true;
+}
+
 /* Reports at `place`, which is the next token's or one before it. */
 static bool expected_at(struct parser *p, ir_loc place, const char *what) {
     ir_loc here = parse_here(p);
     struct lexer l = p->lex;
     struct diag *g;
+    if (open_string(p)) return false;
     if (*l.at == 0) {
         g = parse_error(p, DIAG_TRUNCATED, here, 1, "the text ends where %s should follow", what);
         if (g && p->form) diag_set_help(p->d, g, "%s", p->form);
@@ -125,8 +150,12 @@ bool parse_take(struct parser *p, char c, const char *what) {
 }
 
 bool parse_string(struct parser *p, const char *what, str *out) {
-    if (lex_peek(&p->lex) == '"' && lex_string(&p->lex, &p->m->strings, out)) return true;
-    return parse_expected(p, what);
+    bool quoted = lex_peek(&p->lex) == '"';
+    const char *quote = p->lex.at;
+    if (!quoted || !lex_string(&p->lex, &p->m->strings, out)) return parse_expected(p, what);
+    p->quote = quote;
+    p->quote_end = p->lex.at;
+    return true;
 }
 
 bool parse_pending_name(struct parser *p, int classes, struct parse_name *out, bool *ok) {
@@ -137,6 +166,8 @@ bool parse_pending_name(struct parser *p, int classes, struct parse_name *out, b
         bool escaped;
         *ok = lex_string_span(&p->lex, &out->text, &escaped) || parse_expected(p, "a name");
         if (!*ok) return false;
+        p->quote = out->text.s - 1;
+        p->quote_end = p->lex.at;
         if (escaped) {
             out->interned = lex_unescape(&p->m->strings, out->text);
             return true;

@@ -49,6 +49,7 @@ struct parser {
     struct diags *d;
     const char *form; /* how the construct that is being read looks: the help of its errors */
     bool quiet;       /* the text has ended, or too much is wrong: say nothing more */
+    const char *quote, *quote_end; /* the last quoted string, and what stands behind it */
     uint32_t errors;
     uint32_t depth;            /* graphs and types around this place */
     uint32_t opsets, n_opsets; /* imports in force, in module.opset */
@@ -112,6 +113,9 @@ bool parse_graph_body(struct parser *p, ir_graph g);
 /* Takes a type if one is next: *out 0 if there is none (or it is `undefined`). Where a name could
  * stand too (`name_possible`), what follows the word decides. */
 bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type *out);
+
+/* Reports the word, which is no type, if it is nearly one, or stands where `surely` a type is meant. */
+bool parse_misspelt_type(struct parser *p, struct span word, bool surely);
 
 /* ---- parse_data.c ---------------------------------------------------------------------------- */
 

@@ -156,6 +156,12 @@ static bool read_value(struct parser *p, ir_node owner, bool want_float, struct 
     ir_type type;
     if (!parse_maybe_type(p, false, &is_type, &type)) return false;
     if (is_type) return read_type_or_tensor(p, type, out);
+    struct lexer ahead = *l;
+    struct span word = lex_while(&ahead, LEX_IDENT);
+    char next = lex_peek(&ahead);
+    if (word.len && !lex_is_special(word) && next != ',' && next != '>' &&
+        parse_misspelt_type(p, word, false))
+        return false;
     return read_number(p, true, out);
 }
 
@@ -248,9 +254,26 @@ static bool read_kind(struct parser *p, uint8_t *out) {
             return true;
         }
     if (span_is(word, "undefined")) return true;
+    const char *kinds[IR_ATTR_TYPE_PROTOS];
+    for (int kind = IR_ATTR_FLOAT; kind <= IR_ATTR_TYPE_PROTOS; kind++)
+        kinds[kind - 1] = ir_attr_kind_text((enum ir_attr_kind)kind);
+    struct arena scratch = {0};
+    const char *near =
+        diag_nearest(arena_strndup(&scratch, word.s, word.len), kinds, IR_ATTR_TYPE_PROTOS);
+    arena_free(&scratch);
     p->lex.at = p->lex.base + loc;
-    return parse_expected(
-        p, "a kind: float, int, string, tensor, graph, sparse_tensor, type_proto or a plural");
+    const char *form = p->form;
+    char suggestion[64];
+    if (near) {
+        snprintf(suggestion, sizeof suggestion, "did you mean '%s'?", near);
+        p->form = suggestion;
+    } else {
+        p->form = "the kinds are float, int, string, tensor, graph, sparse_tensor, type_proto, and "
+                  "their plurals for lists";
+    }
+    parse_expected(p, "a kind of value");
+    p->form = form;
+    return false;
 }
 
 static bool read_attr(struct parser *p, ir_node owner, bool formal) {

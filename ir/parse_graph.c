@@ -25,7 +25,11 @@ static bool read_declaration(struct parser *p, struct parse_item *out) {
     out->loc = parse_here(p);
     bool named = parse_pending_name(p, LEX_NAME, &out->name, &ok) && out->name.text.len > 0;
     if (!ok) return false;
-    if (named || (typed && lex_peek(&p->lex) == '=')) return true;
+    char next = lex_peek(&p->lex);
+    bool ends = next == ',' || next == ')' || next == '>' || next == '=' || next == 0;
+    if (named && !typed && !ends && parse_misspelt_type(p, out->name.text, next == '['))
+        return false;
+    if (named || (typed && next == '=')) return true;
     p->lex.at = p->lex.base + out->loc; /* an empty name in quotes is none */
     return parse_expected(p, typed ? "a name behind the type" : "a type or a name");
 }
@@ -268,6 +272,7 @@ static bool starts_line(const struct lexer *l, const char *at) {
  * one's; what stands on one line is left out together. */
 static void skip_node(struct parser *p, const char *node) {
     struct lexer *l = &p->lex;
+    bool inner = p->m->graph.at[p->scope.graph].owner;
     size_t indent = indentation(l, node);
     for (uint32_t depth = 0; *l->at; l->at++) {
         char c = *l->at;
@@ -283,9 +288,13 @@ static void skip_node(struct parser *p, const char *node) {
             l->at--;
         } else if (c == '{') {
             depth++;
-        } else if (c == '}') {
-            if (depth == 0) return;
+        } else if (c == '}' && depth > 0) {
             depth--;
+        } else if (c == '}') {
+            struct lexer behind = {l->base, l->at + 1, l->end};
+            char next = lex_peek(&behind);
+            if (inner || (next != ',' && next != '>'))
+                return; /* else it ends a graph in the node */
         }
     }
 }

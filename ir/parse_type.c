@@ -25,6 +25,27 @@ static bool is_constructor(struct span word) {
            span_is(word, "sparse_tensor") || span_is(word, "opaque");
 }
 
+bool parse_misspelt_type(struct parser *p, struct span word, bool surely) {
+    const char *words[IR_N_DTYPES + 5] = {"seq", "map", "optional", "sparse_tensor", "opaque"};
+    size_t n = 5;
+    for (enum ir_dtype t = 1; t < IR_N_DTYPES; t++)
+        if (ir_dtype_text(t)) words[n++] = ir_dtype_text(t);
+    struct arena scratch = {0};
+    const char *near =
+        word.len < 32 ? diag_nearest(arena_strndup(&scratch, word.s, word.len), words, n) : NULL;
+    bool wrong = near || surely;
+    struct diag *g =
+        wrong ? parse_error(p, DIAG_SYNTAX, (ir_loc)(word.s - p->lex.base), word.len,
+                            "'%.*s' is not a type", (int)(word.len < 80 ? word.len : 80), word.s)
+              : NULL;
+    if (g && near)
+        diag_set_help(p->d, g, "did you mean '%s'?", near);
+    else if (g)
+        diag_set_help(p->d, g, "%s", type_form);
+    arena_free(&scratch);
+    return wrong;
+}
+
 static bool read_dim(struct parser *p) {
     struct ir_dim dim = {.size = -1};
     char c = lex_peek(&p->lex);
@@ -71,6 +92,7 @@ static bool read_element_type(struct parser *p, enum ir_dtype *out) {
     ir_loc loc = parse_here(p);
     struct span word = lex_while(&p->lex, LEX_IDENT);
     if (element_type(word, out) && *out != IR_UNDEFINED) return true;
+    if (parse_misspelt_type(p, word, false)) return false;
     p->lex.at = p->lex.base + loc;
     return parse_expected(p, "an element type such as float or int64");
 }
@@ -152,6 +174,7 @@ static bool read_type(struct parser *p, ir_type *out) {
         p->depth--;
         return ok;
     }
+    if (parse_misspelt_type(p, word, false)) return false;
     p->lex.at = from;
     return parse_expected(p, "a type");
 }

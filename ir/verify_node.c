@@ -86,6 +86,20 @@ void verify_functions(struct verifier *v) {
     }
 }
 
+static const struct ir_opset *find_opset(const struct verifier *v, uint32_t first, uint32_t n,
+                                         str domain) {
+    for (uint32_t i = first; i < first + n; i++)
+        if (v->m->opset.at[i].domain == domain) return &v->m->opset.at[i];
+    return NULL;
+}
+
+/* The import of the domain that counts here, or NULL. A function sees its own and the model's. */
+static const struct ir_opset *imported(const struct verifier *v, str domain) {
+    const struct ir_function_info *f = &v->m->function.at[v->function];
+    const struct ir_opset *opset = find_opset(v, f->opsets, f->n_opsets, domain);
+    return opset ? opset : find_opset(v, v->m->opsets, v->m->n_opsets, domain);
+}
+
 /* The operator or function of the same domain whose name is nearest. */
 static const char *nearest_operator(struct verifier *v, const struct ir_node_info *node) {
     const struct ir_module *m = v->m;
@@ -129,6 +143,9 @@ static void unknown_operator(struct verifier *v, ir_node n, struct resolved *r) 
                       ir_text(v->m, node->op), way);
     else
         diag_set_help(v->d, r->reported, "%s", way);
+    if (!imported(v, r->domain))
+        diag_add_note(v->d, r->reported, IR_NO_LOC, "the model does not import domain '%s' either",
+                      r->domain ? domain : "ai.onnx");
 }
 
 void verify_unknown_counts(struct verifier *v) {
@@ -140,22 +157,10 @@ void verify_unknown_counts(struct verifier *v) {
     }
 }
 
-/* ---- opsets ---------------------------------------------------------------------------------- */
-
-static const struct ir_opset *find_opset(const struct verifier *v, uint32_t first, uint32_t n,
-                                         str domain) {
-    for (uint32_t i = first; i < first + n; i++)
-        if (v->m->opset.at[i].domain == domain) return &v->m->opset.at[i];
-    return NULL;
-}
-
-/* The version of the node's domain; 0, reported once a scope, if it is not imported. A function
- * sees its own imports and the model's. */
+/* The version of the node's domain; 0, reported once a scope, if it is not imported. */
 static int64_t opset_version(struct verifier *v, const struct ir_node_info *node, str domain) {
     struct ir_module *m = v->m;
-    const struct ir_function_info *f = &m->function.at[v->function];
-    const struct ir_opset *opset = find_opset(v, f->opsets, f->n_opsets, domain);
-    if (!opset) opset = find_opset(v, m->opsets, m->n_opsets, domain);
+    const struct ir_opset *opset = imported(v, domain);
     if (opset) return opset->version;
     for (uint32_t i = 0; i < v->missing_domains.n; i++)
         if (v->missing_domains.at[i] == domain) return 0;
@@ -404,12 +409,13 @@ void verify_node(struct verifier *v, ir_node n) {
     node->callee = r->callee;
     /* A copy made by inlining was checked under its function's imports, which the model need not
      * share. */
-    int64_t opset = node->call ? 1 : opset_version(v, node, r->domain);
+    bool known = r->callee || r->def;
+    int64_t opset = node->call || !known ? 1 : opset_version(v, node, r->domain);
     if (node->n_attrs) verify_references(v, n);
     if (r->callee)
         verify_call(v, n);
-    else if (r->def)
+    else if (r->def && opset) /* what an operator takes depends on its version */
         verify_operator(v, n, opset);
-    else
+    else if (!r->def)
         unknown_operator(v, n, r);
 }

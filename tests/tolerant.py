@@ -78,7 +78,7 @@ NODES = [
     ("y = Op <a = .5, b = +5, c = 1., d = -.5, e = [+.5, +5]> (x)",
      "y = Op <a = 0.5, b = 5, c = 1.0, d = -0.5, e = [0.5, 5.0]> (x)"),
     ("y = Op <a = 1.e5, b = 5e3, c = inf, d = -INFINITY, e = NaN> (x)",
-     "y = Op <a = 1e+05, b = 5e+03, c = inf, d = -inf, e = nan> (x)"),
+     "y = Op <a = 100000.0, b = 5000.0, c = inf, d = -inf, e = nan> (x)"),
 ]
 
 # Items of a graph; "" where nothing is kept.

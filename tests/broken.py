@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Real models, broken on purpose: the first diagnostic has the right code, line and column, and is the only error.
+
+usage: broken.py [-v] DDPC MODEL...    -v: every diagnostic, and not only those that are wrong
+
+The script knows where it broke a text. Each kind of mistake is made in every model that offers a place for it, near
+the middle; the diagnostic must stand there, and where something can be suggested, suggest it.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+NODE = re.compile(r"^ +(?:\[[^]\n]*\] )?(?P<outputs>[^\n=#[\]]*?) = (?P<op>[A-Z]\w+)(?: <[^\n]*>)? "
+                  r"\((?P<inputs>[^\n()]*)\)$", re.M)
+ITEM = re.compile(r"^ +(?P<type>float\[[\d,]+\]) (?P<name>\S+?),$", re.M)
+KINDS = {}
+
+
+def kind(code, says=""):
+    """A function (text) -> (broken text, offset of the mistake in it), or None without a place for it."""
+    def register(function):
+        KINDS[function.__name__.replace("_", " ")] = (code, says, function)
+        return function
+    return register
+
+
+def middle(pattern, text, fits=lambda match: True):
+    found = [m for m in pattern.finditer(text) if fits(m)]
+    return found[len(found) // 2] if found else None
+
+
+def replaced(text, start, end, by, at=None):
+    return text[:start] + by + text[end:], start if at is None else at
+
+
+def names(match, group):
+    return [n for n in match[group].split(", ") if n]
+
+
+def node(text, fits=lambda match: True):
+    return middle(NODE, text, fits)
+
+
+def indentation(match):
+    return len(match[0]) - len(match[0].lstrip())
+
+
+def misspelt(word):
+    """Two letters near the end the other way round."""
+    for i in range(len(word) - 2, 0, -1):
+        if word[i] != word[i + 1] and word[i].isalpha() and word[i + 1].isalpha():
+            return word[:i] + word[i + 1] + word[i] + word[i + 2:]
+
+
+@kind("DDP0101", "expected ',' or ')'")
+def comma_missing_between_inputs(text):
+    m = node(text, lambda m: len(names(m, "inputs")) > 1)
+    comma = text.index(", ", m.start("inputs"))
+    return replaced(text, comma, comma + 2, " ", comma + 1)
+
+
+@kind("DDP0101", "expected ',' or ')'")
+def parenthesis_not_closed(text):
+    m = node(text)
+    return replaced(text, m.end() - 1, m.end(), "")
+
+
+@kind("DDP0101", "expected '(' before the node's inputs")
+def parenthesis_not_opened(text):
+    m = node(text, lambda m: names(m, "inputs"))
+    return replaced(text, m.start("inputs") - 1, m.start("inputs"), "")
+
+
+@kind("DDP0101", "expected '=' behind the node's outputs")
+def equals_sign_missing(text):
+    m = node(text)
+    return replaced(text, m.end("outputs"), m.start("op"), " ", m.end("outputs") + 1)
+
+
+@kind("DDP0101", "expected '{' before the nodes")
+def brace_not_opened(text):
+    brace = text.index("\n{\n")
+    return replaced(text, brace + 1, brace + 2, "", brace)
+
+
+@kind("DDP0102", "the graph's nodes begin here")
+def brace_not_closed(text):
+    end = text.rstrip()
+    if end.count("\n}") == 1:
+        return end[:-1], len(end) - 1
+
+
+@kind("DDP0101", "expected '=>' before the outputs")
+def arrow_missing(text):
+    arrow = text.index(" => ")
+    return replaced(text, arrow, arrow + 4, " ", arrow + 1)
+
+
+@kind("DDP0101", "expected ',' or '>' behind a declaration")
+def comma_missing_between_items(text):
+    m = middle(ITEM, text)
+    return m and replaced(text, m.end() - 1, m.end(), "")
+
+
+@kind("DDP0101", "did you mean 'float'?")
+def type_misspelt(text):
+    m = middle(ITEM, text)
+    return m and replaced(text, m.start("type"), m.start("type") + 5, "flaot")
+
+
+@kind("DDP0101")
+def bracket_of_a_shape_not_closed(text):
+    m = middle(ITEM, text)
+    return m and replaced(text, m.end("type") - 1, m.end("type"), "", m.end("type"))
+
+
+@kind("DDP0105", "is not a number")
+def number_with_a_letter(text):
+    m = middle(re.compile(r"\w = (-?\d+)(?=[,>])"), text)
+    return m and replaced(text, m.end(1), m.end(1), "x", m.start(1))
+
+
+@kind("DDP0104", "does not fit into 64 bits")
+def number_too_large(text):
+    m = middle(re.compile(r"\w = (-?\d+)(?=[,>])"), text)
+    return m and replaced(text, m.end(1), m.end(1), "9" * 20, m.start(1))
+
+
+@kind("DDP0111", "the value is of kind int where string is wanted")
+def attribute_of_another_kind(text):
+    m = middle(re.compile(r"<\w+(|: int) = (-?\d+)(?=[,>])"), text)
+    return m and replaced(text, m.start(1), m.end(1), ": string", m.start(1) + len(": string = "))
+
+
+@kind("DDP0101", "did you mean 'ints'?")
+def attribute_kind_misspelt(text):
+    m = middle(re.compile(r"[<,] ?\w+(|: ints) = \["), text)
+    return m and replaced(text, m.start(1), m.end(1), ": itns", m.start(1) + 2)
+
+
+@kind("DDP0112", "are given")
+def element_too_many(text):
+    m = middle(re.compile(r"int64\[\d+\] \{(\d)"), text)
+    return m and replaced(text, m.start(1), m.start(1), "1, ")
+
+
+@kind("DDP0109", "this string has no closing quote")
+def string_not_closed_in_a_node(text):
+    m = node(text, lambda m: '"' in m["inputs"])
+    if m:
+        quote = text.index('"', text.index('"', m.start("inputs")) + 1)
+        return replaced(text, quote, quote + 1, "", text.index('"', m.start("inputs")))
+
+
+@kind("DDP0109", "this string has no closing quote")
+def string_not_closed_in_an_item(text):
+    m = middle(ITEM, text, lambda m: m["name"].startswith('"'))
+    return m and replaced(text, m.end("name") - 1, m.end("name"), "", m.start("name"))
+
+
+@kind("DDP0301", "did you mean")
+def operator_misspelt(text):
+    m = node(text, lambda m: len(m["op"]) > 3 and misspelt(m["op"]))
+    return replaced(text, m.start("op"), m.end("op"), misspelt(m["op"]))
+
+
+@kind("DDP0301", "the model does not import domain 'my.domain' either")
+def domain_not_imported(text):
+    m = node(text)
+    return replaced(text, m.start("op"), m.start("op"), "my.domain.")
+
+
+@kind("DDP0206", "opset_import")
+def opset_import_missing(text):
+    broken = re.sub(r'"" *: *\d+(, *)?', "", text, count=1)
+    return broken, NODE.search(broken).start("op")
+
+
+@kind("DDP0110", "did you mean 'opset_import'?")
+def header_key_misspelt(text):
+    at = text.index("opset_import")
+    return replaced(text, at, at + 12, "opset_imoprt")
+
+
+@kind("DDP0303", "takes")
+def input_too_many(text):
+    m = node(text, lambda m: m["op"] in ("Relu", "Tanh", "Add", "Mul", "MatMul", "Transpose", "Sigmoid"))
+    first = names(m, "inputs")[0]
+    return replaced(text, m.end("inputs"), m.end("inputs"), f", {first}", m.end("inputs") + 2)
+
+
+@kind("DDP0302", "lacks input 2")
+def input_too_few(text):
+    m = node(text, lambda m: m["op"] in ("Add", "Mul", "MatMul", "Conv", "Gemm", "Reshape"))
+    return replaced(text, m.start("inputs") + len(names(m, "inputs")[0]), m.end("inputs"), "", m.start("op"))
+
+
+@kind("DDP0203", "did you mean")
+def value_undefined(text):
+    m = node(text, lambda m: names(m, "inputs") and len(names(m, "inputs")[0]) > 4 and misspelt(names(m, "inputs")[0]))
+    name = names(m, "inputs")[0]
+    return replaced(text, m.start("inputs"), m.start("inputs") + len(name), misspelt(name))
+
+
+@kind("DDP0201", "first defined here")
+def value_defined_twice(text):
+    m = node(text, lambda m: len(names(m, "outputs")) == 1)
+    return replaced(text, m.end(), m.end(), "\n" + m[0], m.end() + 1 + m.start("outputs") - m.start())
+
+
+@kind("DDP0202", "is defined")
+def node_before_the_one_that_it_reads(text):
+    lines = NODE.finditer(text)
+    last = next(lines)
+    pairs = []
+    for m in lines:
+        if m.start() == last.end() + 1 and names(last, "outputs")[0] in names(m, "inputs"):
+            pairs.append((last, m))
+        last = m
+    if not pairs:
+        return None
+    first, second = pairs[len(pairs) // 2]
+    offset = second["inputs"].split(", ").index(names(first, "outputs")[0])
+    column = second.start("inputs") - second.start() + sum(len(n) + 2 for n in names(second, "inputs")[:offset])
+    return replaced(text, first.start(), second.end(), second[0] + "\n" + first[0], first.start() + column)
+
+
+@kind("DDP0204", "")
+def cycle(text):
+    """A node reads what is made of it."""
+    lines = list(NODE.finditer(text))
+    pairs = [(a, b) for a, b in zip(lines, lines[1:])
+             if names(a, "outputs")[0] in names(b, "inputs") and a["op"] not in ("Constant",) and names(a, "inputs")
+             and a.end() + 1 == b.start()]
+    if not pairs:
+        return None
+    a, b = pairs[len(pairs) // 2]
+    name = names(a, "inputs")[0]
+    return replaced(text, a.start("inputs"), a.start("inputs") + len(name), names(b, "outputs")[0])
+
+
+@kind("DDP0205", "output")
+def output_undefined(text):
+    m = re.search(r'=> \((?:\w+(?:\[[^\]]*\])? )?("?[\w/]+)"?[,)]', text)
+    return replaced(text, m.end(1), m.end(1), "_of_training", m.start(1))
+
+
+@kind("DDP0107", "the main graph ends here")
+def brace_closed_too_early(text):
+    m = node(text, lambda m: indentation(m) == 3)
+    return replaced(text, m.end(), m.end(), "\n}", m.end() + len("\n}\n   "))
+
+
+@kind("DDP0101", "expected ',' or '>' behind an attribute")
+def brace_of_a_branch_closed_too_early(text):
+    m = node(text, lambda m: indentation(m) > 3 and text[m.end() + 1:].lstrip()[0] not in "})")
+    return m and replaced(text, m.end(), m.end(), "\n      }", m.end() + len("\n      }"))
+
+
+@kind("DDP0107", "stands behind the model")
+def brace_too_many(text):
+    end = text.rstrip()
+    return end + "\n}\n", len(end) + 1
+
+
+@kind("DDP0208", "output")
+def branch_with_too_few_outputs(text):
+    m = middle(re.compile(r"then_branch = (\w+) \(\) => \([^()]*\)"), text)
+    return m and (text[:m.start()] + re.sub(r"=> \(.*\)", "=> ()", m[0]) + text[m.end():], m.start(1))
+
+
+def place(text, offset):
+    before = text[:offset]
+    return before.count("\n") + 1, len(before.encode()) - len(before[:before.rfind("\n") + 1].encode()) + 1
+
+
+def diagnose(ddpc, text):
+    command = [ddpc, "check", "-", "--diagnostics=json"]
+    out = subprocess.run(command, input=text.encode(), capture_output=True).stderr.decode()
+    return json.loads(out)["diagnostics"] if out.startswith("{") else out
+
+
+def main(ddpc, *models):
+    verbose, rows, failed = False, [], 0
+    if ddpc == "-v":
+        verbose, ddpc, models = True, models[0], models[1:]
+    for name, (code, says, breaks) in KINDS.items():
+        made = right = 0  # a mistake that no model has a place for tests nothing
+        for model in models:
+            text = pathlib.Path(model).read_text()
+            broken = breaks(text)
+            if not broken:
+                continue
+            made += 1
+            line, column = place(*broken)
+            errors = [d for d in diagnose(ddpc, broken[0]) if d["severity"] == "error"]
+            first = errors[0] if errors else {}
+            there = (first.get("line"), first.get("column")) == (line, column)
+            ok = (len(errors) == 1 and first["code"] == code and there
+                  and says in json.dumps(first, ensure_ascii=False))
+            right += ok
+            if verbose or not ok:
+                print(f"{'ok' if ok else 'FAILED'}: {name}, {model}: wanted {code} '{says}' at {line}:{column}, got "
+                      f"{len(errors)} errors:")
+                for d in errors[:3]:
+                    print("   ", json.dumps(d, ensure_ascii=False))
+        rows.append(f"{name:40} {code}  {right} of {made}")
+        failed += right < made or made == 0
+    print("\n".join(rows))
+    print(f"{len(KINDS)} kinds of mistakes; {failed} have a diagnostic that is not where it should be")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__.strip())
+    sys.exit(main(*sys.argv[1:]))
