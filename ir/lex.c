@@ -117,6 +117,12 @@ void lex_skip_to(struct lexer *l, const char *stops) {
     }
 }
 
+bool lex_starts_line(const struct lexer *l) {
+    const char *at = l->at;
+    while (at > l->base && (at[-1] == ' ' || at[-1] == '\t')) at--;
+    return at == l->base || at[-1] == '\n';
+}
+
 static bool equal_ignoring_case(struct span s, const char *word) {
     if (s.len != strlen(word)) return false;
     for (size_t i = 0; i < s.len; i++)

@@ -78,6 +78,8 @@ bool lex_skip_string(struct lexer *l);
 
 /* To the next of `stops` outside brackets, strings and comments, not taken, or to the end. */
 void lex_skip_to(struct lexer *l, const char *stops);
+/* Nothing but blanks stands before the current position in its line. */
+bool lex_starts_line(const struct lexer *l);
 
 enum lex_number_kind {
     LEX_NO_NUMBER,

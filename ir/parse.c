@@ -205,12 +205,14 @@ bool parse_list(struct parser *p, char close, const char *what, bool (*element)(
     const char stops[] = {',', close, '{', '}', 0}; /* a brace: the list was never closed */
     for (;;) {
         if (lex_take(&p->lex, close)) return true;
-        if (!element(p)) {
-            lex_skip_to(&p->lex, stops);
-            if (*p->lex.at != ',' && *p->lex.at != close) return false;
-        }
-        if (lex_take(&p->lex, ',')) continue;
-        return parse_take(p, close, what);
+        bool ok = element(p);
+        if (ok && lex_take(&p->lex, ',')) continue;
+        if (ok && parse_take(p, close, what)) return true;
+        if (ok && close == ']') return false; /* short; the list around it knows better */
+        bool goes_on = lex_is(lex_peek(&p->lex), LEX_IDENT) || *p->lex.at == '"';
+        if (ok && goes_on && lex_starts_line(&p->lex)) continue; /* only the comma is missing */
+        lex_skip_to(&p->lex, stops);
+        if (!lex_take(&p->lex, ',')) return lex_take(&p->lex, close);
     }
 }
 

@@ -252,19 +252,12 @@ static bool read_node(struct parser *p) {
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-static bool is_space(char c) { return c == ' ' || c == '\t'; }
-
 /* How far the line of `at` is indented. */
 static size_t indentation(const struct lexer *l, const char *at) {
     while (at > l->base && at[-1] != '\n') at--;
     const char *from = at;
-    while (is_space(*at)) at++;
+    while (*at == ' ' || *at == '\t') at++;
     return (size_t)(at - from);
-}
-
-static bool starts_line(const struct lexer *l, const char *at) {
-    while (at > l->base && is_space(at[-1])) at--;
-    return at == l->base || at[-1] == '\n';
 }
 
 /* After an error in the node that starts at `node`: to where the next one probably starts, or to
@@ -277,7 +270,7 @@ static void skip_node(struct parser *p, const char *node) {
     for (uint32_t depth = 0; *l->at; l->at++) {
         char c = *l->at;
         bool may_start = lex_is(c, LEX_IDENT | LEX_MARK) || c == '[' || c == '"';
-        if (depth == 0 && may_start && l->at > node && starts_line(l, l->at) &&
+        if (depth == 0 && may_start && l->at > node && lex_starts_line(l) &&
             indentation(l, l->at) <= indent)
             return;
         if (c == '"') {
@@ -359,10 +352,18 @@ static bool read_head(struct parser *p, ir_graph g) {
     return true;
 }
 
+/* After an error in a graph's head: true if its nodes begin next. A brace in the middle of a line is
+ * that of a tensor's data. */
+static bool nodes_begin(struct parser *p) {
+    struct lexer *l = &p->lex;
+    lex_skip_to(l, "{}");
+    return *l->at == '{' && (lex_starts_line(l) || (l->at - l->base > 1 && l->at[-2] == ')'));
+}
+
 bool parse_graph_body(struct parser *p, ir_graph g) {
     struct scope_outer outer = scope_enter(&p->scope, g);
     uint32_t nodes = p->nodes.n;
-    bool ok = read_head(p, g) && read_nodes(p, g);
+    bool ok = (read_head(p, g) || nodes_begin(p)) && read_nodes(p, g);
     p->held.node = 0; /* after an error that ended the text */
     scope_leave(&p->scope, outer);
     p->nodes.n = nodes;

@@ -16,6 +16,10 @@ NODE = re.compile(r"^ +(?:\[[^]\n]*\] )?(?P<outputs>[^\n=#[\]]*?) = (?P<op>[A-Z]
                   r"\((?P<inputs>[^\n()]*)\)$", re.M)
 ITEM = re.compile(r"^ +(?P<type>float\[[\d,]+\]) (?P<name>\S+?),$", re.M)
 KINDS = {}
+TOGETHER = [("comma missing between inputs", "parenthesis not closed", "type misspelt", "number with a letter",
+             "attribute kind misspelt", "string not closed in an item"),
+            ("operator misspelt", "input too many", "input too few", "value undefined", "value defined twice")]
+where = 0.5  # which of the places for a mistake, from the first to the last
 
 
 def kind(code, says=""):
@@ -28,7 +32,7 @@ def kind(code, says=""):
 
 def middle(pattern, text, fits=lambda match: True):
     found = [m for m in pattern.finditer(text) if fits(m)]
-    return found[len(found) // 2] if found else None
+    return found[int(len(found) * where)] if found else None
 
 
 def replaced(text, start, end, by, at=None):
@@ -282,6 +286,29 @@ def diagnose(ddpc, text):
     return json.loads(out)["diagnostics"] if out.startswith("{") else out
 
 
+def several(text, kinds):
+    """A text with all these mistakes, each on a line of its own, and the places of those that it has a place for."""
+    global where
+    lines, places = text.split("\n"), []
+    for i, name in enumerate(kinds):
+        where = (i + 1) / (len(kinds) + 1)
+        broken = KINDS[name][2](text)
+        where = 0.5
+        if not broken:
+            continue
+        at = place(*broken)
+        changed = broken[0].split("\n")
+        first = next(k for k, line in enumerate(changed) if line != text.split("\n")[k])
+        more = len(changed) - text.count("\n") - 1
+        lines[first] = "\n".join(changed[first:first + 1 + more])
+        places.append((first, name, at[0] - first - 1, at[1]))
+    result, found = "\n".join(lines), []
+    for first, name, below, column in places:
+        line = "\n".join(lines[:first]).count("\n") + (first > 0) + 1
+        found.append((line + below, column, KINDS[name][0]))
+    return result, sorted(found)
+
+
 def main(ddpc, *models):
     verbose, rows, failed = False, [], 0
     if ddpc == "-v":
@@ -308,6 +335,17 @@ def main(ddpc, *models):
                     print("   ", json.dumps(d, ensure_ascii=False))
         rows.append(f"{name:40} {code}  {right} of {made}")
         failed += right < made or made == 0
+    for kinds in TOGETHER:
+        right = 0
+        for model in models:
+            text, wanted = several(pathlib.Path(model).read_text(), kinds)
+            errors = [d for d in diagnose(ddpc, text) if d["severity"] == "error"]
+            got = [(d["line"], d["column"], d["code"]) for d in errors]
+            right += got == wanted
+            if got != wanted:
+                print(f"FAILED: {', '.join(kinds)} in one text, {model}: wanted {wanted}, got {got}")
+        rows.append(f"{'together: ' + ', '.join(kinds)}  {right} of {len(models)}")
+        failed += right < len(models)
     print("\n".join(rows))
     print(f"{len(KINDS)} kinds of mistakes; {failed} have a diagnostic that is not where it should be")
     return failed > 0
