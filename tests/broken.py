@@ -22,10 +22,11 @@ TOGETHER = [("comma missing between inputs", "parenthesis not closed", "type mis
 where = 0.5  # which of the places for a mistake, from the first to the last
 
 
-def kind(code, says=""):
-    """A function (text) -> (broken text, offset of the mistake in it), or None without a place for it."""
+def kind(code, says="", token=r""):
+    """A function (text) -> (broken text, offset of the mistake in it), or None without a place for it. What the
+    diagnostic underlines matches `token`."""
     def register(function):
-        KINDS[function.__name__.replace("_", " ")] = (code, says, function)
+        KINDS[function.__name__.replace("_", " ")] = (code, says, function, re.compile(token))
         return function
     return register
 
@@ -108,7 +109,7 @@ def comma_missing_between_items(text):
     return m and replaced(text, m.end() - 1, m.end(), "")
 
 
-@kind("DDP0101", "did you mean 'float'?")
+@kind("DDP0101", "did you mean 'float'?", r"flaot")
 def type_misspelt(text):
     m = middle(ITEM, text)
     return m and replaced(text, m.start("type"), m.start("type") + 5, "flaot")
@@ -120,13 +121,13 @@ def bracket_of_a_shape_not_closed(text):
     return m and replaced(text, m.end("type") - 1, m.end("type"), "", m.end("type"))
 
 
-@kind("DDP0105", "is not a number")
+@kind("DDP0105", "is not a number", r"-?\d+x")
 def number_with_a_letter(text):
     m = middle(re.compile(r"\w = (-?\d+)(?=[,>])"), text)
     return m and replaced(text, m.end(1), m.end(1), "x", m.start(1))
 
 
-@kind("DDP0104", "does not fit into 64 bits")
+@kind("DDP0104", "does not fit into 64 bits", r"-?\d+")
 def number_too_large(text):
     m = middle(re.compile(r"\w = (-?\d+)(?=[,>])"), text)
     return m and replaced(text, m.end(1), m.end(1), "9" * 20, m.start(1))
@@ -138,7 +139,7 @@ def attribute_of_another_kind(text):
     return m and replaced(text, m.start(1), m.end(1), ": string", m.start(1) + len(": string = "))
 
 
-@kind("DDP0101", "did you mean 'ints'?")
+@kind("DDP0101", "did you mean 'ints'?", r"itns")
 def attribute_kind_misspelt(text):
     m = middle(re.compile(r"[<,] ?\w+(|: ints) = \["), text)
     return m and replaced(text, m.start(1), m.end(1), ": itns", m.start(1) + 2)
@@ -164,13 +165,13 @@ def string_not_closed_in_an_item(text):
     return m and replaced(text, m.end("name") - 1, m.end("name"), "", m.start("name"))
 
 
-@kind("DDP0301", "did you mean")
+@kind("DDP0301", "did you mean", r"[A-Z]\w+")
 def operator_misspelt(text):
     m = node(text, lambda m: len(m["op"]) > 3 and misspelt(m["op"]))
     return replaced(text, m.start("op"), m.end("op"), misspelt(m["op"]))
 
 
-@kind("DDP0301", "the model does not import domain 'my.domain' either")
+@kind("DDP0301", "the model does not import domain 'my.domain' either", r"my\.domain\.\w+")
 def domain_not_imported(text):
     m = node(text)
     return replaced(text, m.start("op"), m.start("op"), "my.domain.")
@@ -182,7 +183,7 @@ def opset_import_missing(text):
     return broken, NODE.search(broken).start("op")
 
 
-@kind("DDP0110", "did you mean 'opset_import'?")
+@kind("DDP0110", "did you mean 'opset_import'?", r"opset_imoprt")
 def header_key_misspelt(text):
     at = text.index("opset_import")
     return replaced(text, at, at + 12, "opset_imoprt")
@@ -201,14 +202,14 @@ def input_too_few(text):
     return replaced(text, m.start("inputs") + len(names(m, "inputs")[0]), m.end("inputs"), "", m.start("op"))
 
 
-@kind("DDP0203", "did you mean")
+@kind("DDP0203", "did you mean", r'"[^"]+"|\w+')
 def value_undefined(text):
     m = node(text, lambda m: names(m, "inputs") and len(names(m, "inputs")[0]) > 4 and misspelt(names(m, "inputs")[0]))
     name = names(m, "inputs")[0]
     return replaced(text, m.start("inputs"), m.start("inputs") + len(name), misspelt(name))
 
 
-@kind("DDP0201", "first defined here")
+@kind("DDP0201", "first defined here", r"\w+")
 def value_defined_twice(text):
     m = node(text, lambda m: len(names(m, "outputs")) == 1)
     return replaced(text, m.end(), m.end(), "\n" + m[0], m.end() + 1 + m.start("outputs") - m.start())
@@ -245,7 +246,7 @@ def cycle(text):
     return replaced(text, a.start("inputs"), a.start("inputs") + len(name), names(b, "outputs")[0])
 
 
-@kind("DDP0205", "output")
+@kind("DDP0205", "output", r'"[^"]+"|\w+')
 def output_undefined(text):
     m = re.search(r'=> \((?:\w+(?:\[[^\]]*\])? )?("?[\w/]+)"?[,)]', text)
     return replaced(text, m.end(1), m.end(1), "_of_training", m.start(1))
@@ -313,7 +314,7 @@ def main(ddpc, *models):
     verbose, rows, failed = False, [], 0
     if ddpc == "-v":
         verbose, ddpc, models = True, models[0], models[1:]
-    for name, (code, says, breaks) in KINDS.items():
+    for name, (code, says, breaks, token) in KINDS.items():
         made = right = 0  # a mistake that no model has a place for tests nothing
         for model in models:
             text = pathlib.Path(model).read_text()
@@ -325,7 +326,9 @@ def main(ddpc, *models):
             errors = [d for d in diagnose(ddpc, broken[0]) if d["severity"] == "error"]
             first = errors[0] if errors else {}
             there = (first.get("line"), first.get("column")) == (line, column)
-            ok = (len(errors) == 1 and first["code"] == code and there
+            marked = broken[0].split("\n")[line - 1].encode()[column - 1:][:first.get("length", 0)].decode()
+            spans = token.fullmatch(marked) if token.pattern else True
+            ok = (len(errors) == 1 and first["code"] == code and there and spans
                   and says in json.dumps(first, ensure_ascii=False))
             right += ok
             if verbose or not ok:

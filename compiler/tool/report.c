@@ -84,6 +84,7 @@ static void print_json(struct diags *d, FILE *out) {
             json_pack("{s:s, s:s, s:s, s:s}", "code", code, "severity", severity_name(g->severity),
                       "file", tool_utf8(&a, file), "message", tool_utf8(&a, g->text));
         set_location(o, d, g->loc);
+        if (json_object_get(o, "line")) json_object_set_new(o, "length", json_integer(g->length));
         json_t *notes = json_array();
         for (uint32_t k = 0; k < g->notes.n; k++) {
             json_t *note = json_pack("{s:s}", "message", tool_utf8(&a, g->notes.at[k].text));
