@@ -303,6 +303,10 @@ static void scan_length(struct maker *k, const struct control *c, struct loop_fa
     str symbol = 0;
     ir_value first = ir_input(m, c->node, c->node_in + c->n_state);
     facts->trips = -1;
+    if (c->node_in && ir_input(m, c->node, 0)) { /* opset 8: sequences of lengths of their own */
+        facts->runs = count_variable(k, ir_input(m, c->node, 0), "(max(%s)>=1)");
+        return;
+    }
     for (uint32_t i = 0; c->kind == CONTROL_SCAN && i < c->n_scan_in; i++) {
         ir_value v = ir_input(m, c->node, c->node_in + c->n_state + i);
         const struct ir_type_info *type = &m->type.at[m->value.at[v].type];

@@ -379,33 +379,40 @@ static int64_t axis_of(const struct ir_module *m, ir_node n, const char *name, u
     return ints ? m->attr_value.at[a->values + i].i : 0;
 }
 
+/* Drops the axis, whose size becomes *size if it is known. */
+static ir_type without_axis(struct ir_module *m, ir_type t, int64_t axis, struct ir_dim *size) {
+    struct shape s;
+    shape_of_type(m, t, &s);
+    if (axis < 0) axis += s.rank;
+    if (axis >= 0 && axis < s.rank && (s.dim[axis].symbol || s.dim[axis].size >= 0))
+        *size = s.dim[axis];
+    return along_axis(m, t, axis, false, *size);
+}
+
+/* In opset 8 the lengths of the sequences stand before the states, or an omitted input, and all
+ * else has a first axis of batches that a trip does not see. */
 static void infer_scan(struct typer *x, ir_node n) {
     struct ir_module *m = x->m;
     ir_graph body = ir_subgraph(m, n, "body");
-    uint32_t n_inputs = m->node.at[n].n_inputs;
+    uint32_t batched = m->node.at[n].n_inputs == m->graph.at[body].n_inputs + 1;
+    uint32_t n_inputs = m->node.at[n].n_inputs - batched;
     int64_t scanned = ir_attr_int(m, n, "num_scan_inputs", 0);
     uint32_t states = scanned >= 0 && scanned <= n_inputs ? n_inputs - (uint32_t)scanned : n_inputs;
-    struct ir_dim length = {.size = -1};
+    struct ir_dim length = {.size = -1}, batch = {.size = -1};
     for (uint32_t i = 0; i < n_inputs; i++) {
-        ir_type t = input_type(m, n, i);
-        if (i >= states) {
-            int64_t axis = axis_of(m, n, "scan_input_axes", i - states);
-            struct shape s;
-            shape_of_type(m, t, &s);
-            if (axis < 0) axis += s.rank;
-            if (axis >= 0 && axis < s.rank && (s.dim[axis].symbol || s.dim[axis].size >= 0))
-                length = s.dim[axis];
-            t = along_axis(m, t, axis, false, length);
-        }
+        ir_type t = input_type(m, n, batched + i);
+        if (batched) t = without_axis(m, t, 0, &batch);
+        if (i >= states)
+            t = without_axis(m, t, axis_of(m, n, "scan_input_axes", i - states), &length);
         give_type(x, graph_input(m, body, i), t);
     }
     infer_graph(x, body);
     for (uint32_t i = 0; i < m->node.at[n].n_outputs; i++) {
         ir_type t = graph_output_type(m, body, i);
-        if (i < states)
-            t = join(m, input_type(m, n, i), t);
-        else
+        if (i >= states)
             t = along_axis(m, t, axis_of(m, n, "scan_output_axes", i - states), true, length);
+        if (batched) t = along_axis(m, t, 0, true, batch);
+        if (i < states) t = join(m, input_type(m, n, batched + i), t);
         give_type(x, node_output(m, n, i), t);
     }
 }

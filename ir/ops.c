@@ -15,14 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IN(name, rule)                                                  {name, OP_##rule, false, false, false, 0},
-#define OPT(name, rule)                                                 {name, OP_##rule, true, false, false, 0},
-#define SOME(name, rule)                                                {name, OP_##rule, false, true, false, 0},
-#define MANY(name, rule)                                                {name, OP_##rule, true, true, false, 0},
-#define STATE(name)                                                     {name, OP_STOP, false, false, true, 0},
-#define OPT_STATE(name)                                                 {name, OP_STOP, true, false, true, 0},
-#define SINCE(opset, name, rule)                                        {name, OP_##rule, false, false, false, opset},
-#define SINCE_STATE(opset, name)                                        {name, OP_STOP, false, false, true, opset},
+#define IN(name, rule)                                                  {name, OP_##rule, false, false, false, 0, 0},
+#define OPT(name, rule)                                                 {name, OP_##rule, true, false, false, 0, 0},
+#define SOME(name, rule)                                                {name, OP_##rule, false, true, false, 0, 0},
+#define MANY(name, rule)                                                {name, OP_##rule, true, true, false, 0, 0},
+#define STATE(name)                                                     {name, OP_STOP, false, false, true, 0, 0},
+#define OPT_STATE(name)                                                 {name, OP_STOP, true, false, true, 0, 0},
+#define SINCE(opset, name, rule)                                        {name, OP_##rule, false, false, false, opset, 0},
+#define SINCE_STATE(opset, name)                                        {name, OP_STOP, false, false, true, opset, 0},
+#define UNTIL(opset, name, rule)                                        {name, OP_##rule, false, false, false, 0, opset},
 #define OP(domain, name, flags, outputs, type, others, carries, inputs) inputs
 static const struct op_input builtin_inputs[] = {
 #include "ops.def"
@@ -36,6 +37,7 @@ static const struct op_input builtin_inputs[] = {
 #undef OPT_STATE
 #undef SINCE
 #undef SINCE_STATE
+#undef UNTIL
 
 #define IN(name, rule)           +1
 #define OPT(name, rule)          +1
@@ -45,10 +47,12 @@ static const struct op_input builtin_inputs[] = {
 #define OPT_STATE(name)          +1
 #define SINCE(opset, name, rule) +1
 #define SINCE_STATE(opset, name) +1
+#define UNTIL(opset, name, rule) +1
 #define ANY                      OP_ANY
 #define ALL                      UINT32_MAX
 #define FIRST                    1
 #define NONE                     0
+#define FIRST_AND(i)             (1 | 1u << (i))
 #define OP(domain, name, flags, outputs, type, others, carries, inputs)                            \
     {domain, name, 0, 0 inputs, OP_##flags, OP_DTYPE_##type, OP_DTYPE_##others, outputs, carries},
 static const struct op_def builtin_defs[] = {
@@ -166,14 +170,29 @@ const struct op_input *op_input_of(const struct op_table *t, uint32_t def, uint3
     return last->variadic ? last : &beyond;
 }
 
+bool op_input_in(const struct op_input *in, int64_t opset) {
+    if (opset == OP_ANY_OPSET) return !in->since && !in->until;
+    return opset == 0 ? !in->until : in->since <= opset && (!in->until || opset <= in->until);
+}
+
 uint32_t op_min_inputs(const struct op_table *t, uint32_t def, int64_t opset) {
     const struct op_def *op = op_get(t, def);
     uint32_t needed = 0;
     for (uint32_t i = 0; i < op->n_inputs; i++) {
         const struct op_input *in = &t->inputs[op->first_input + i];
-        if (!in->optional && (opset == 0 || in->since <= opset)) needed = i + 1;
+        if (!in->optional && op_input_in(in, opset)) needed = i + 1;
     }
     return needed;
+}
+
+uint32_t op_max_inputs(const struct op_table *t, uint32_t def, int64_t opset) {
+    const struct op_def *op = op_get(t, def);
+    uint32_t n = op->n_inputs;
+    if (n && t->inputs[op->first_input + n - 1].variadic) return UINT32_MAX;
+    while (opset != OP_ANY_OPSET && n && t->inputs[op->first_input + n - 1].until &&
+           !op_input_in(&t->inputs[op->first_input + n - 1], opset))
+        n--;
+    return n;
 }
 
 const char *op_nearest(const struct op_table *t, const char *domain, const char *name) {

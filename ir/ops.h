@@ -30,10 +30,12 @@ struct op_input {
     bool optional, variadic;
     bool state;    /* a state input: a value whose uses are all such is a buffer */
     uint8_t since; /* the first opset that needs it: an attribute before; 0: always needed */
+    uint8_t until; /* the last opset that has it; 0: the newest does */
 };
 
 enum { OP_NEWEST_OPSET = 28 }; /* of ONNX's own domain, up to which ops.def goes */
 enum { OP_ANY = 255 };         /* op_def.max_outputs: no limit */
+enum { OP_ANY_OPSET = -1 };    /* as a version: what holds in all of them */
 
 struct op_def {
     const char *domain, *name;
@@ -104,8 +106,12 @@ const struct op_input *op_input_of(const struct op_table *t, uint32_t def, uint3
 static inline bool op_output_carries(const struct op_def *def, uint32_t output) {
     return def->grad_outputs >> (output < 31 ? output : 31) & 1;
 }
-/* How many inputs the operator needs at least in this opset version (0: of its domain's newest). */
+/* Whether this opset version (0: the newest; OP_ANY_OPSET: each) has it as an input. */
+bool op_input_in(const struct op_input *in, int64_t opset);
+/* How many inputs the operator needs at least and takes at most in this opset version;
+ * UINT32_MAX: any number. */
 uint32_t op_min_inputs(const struct op_table *t, uint32_t def, int64_t opset);
+uint32_t op_max_inputs(const struct op_table *t, uint32_t def, int64_t opset);
 /* The operator name of a domain nearest to `name`, for "did you mean"; NULL if none is near. */
 const char *op_nearest(const struct op_table *t, const char *domain, const char *name);
 

@@ -246,7 +246,10 @@ static void verify_loop(struct verifier *v, ir_node n) {
     }
 }
 
-static void verify_scan(struct verifier *v, ir_node n) {
+/* Scan of opset 8: the lengths of the sequences stand before the states, or an omitted input. */
+static bool may_be_batched(int64_t opset) { return opset == 8 || opset == OP_ANY_OPSET; }
+
+static void verify_scan(struct verifier *v, ir_node n, int64_t opset) {
     bool refers;
     ir_graph g = need_subgraph(v, n, "body", &refers);
     const struct ir_node_info *node = &v->m->node.at[n];
@@ -259,15 +262,19 @@ static void verify_scan(struct verifier *v, ir_node n) {
         return;
     }
     if (!g || v->m->attr.at[a].ref) return;
-    if (scanned < 0 || scanned > node->n_inputs) {
+    uint32_t lengths = may_be_batched(opset) && node->n_inputs &&
+                       (opset == 8 || node->n_inputs == v->m->graph.at[g].n_inputs + 1);
+    uint32_t inputs = node->n_inputs - lengths;
+    if (scanned < 0 || scanned > inputs) {
         diag_at(v->d, DIAG_SUBGRAPH_ARITY, node->loc, 4, "%s scans %lld of its %u inputs",
-                verify_node_name(v, n), (long long)scanned, node->n_inputs);
+                verify_node_name(v, n), (long long)scanned, inputs);
         return;
     }
-    need_count(v, n, g, "input", v->m->graph.at[g].n_inputs, node->n_inputs, "as many as the node");
+    need_count(v, n, g, "input", v->m->graph.at[g].n_inputs, inputs,
+               lengths ? "as many as the node behind its sequence lengths" : "as many as the node");
     need_count(v, n, g, "output", v->m->graph.at[g].n_outputs, node->n_outputs,
                "as many as the node");
-    uint32_t states = node->n_inputs - (uint32_t)scanned;
+    uint32_t states = inputs - (uint32_t)scanned;
     if (node->n_outputs < states)
         diag_at(v->d, DIAG_SUBGRAPH_ARITY, node->loc, 4, "%s has %u outputs for %u state values",
                 verify_node_name(v, n), node->n_outputs, states);
@@ -302,22 +309,17 @@ static void verify_operator(struct verifier *v, ir_node n, int64_t opset) {
     const struct op_def *op = op_get(v->ops, node->def);
     uint32_t caret = verify_operator_length(v, node), given = given_inputs(m, n);
     uint32_t least = op_min_inputs(v->ops, node->def, opset);
-    if (opset == 8 && strcmp(op->name, "Scan") == 0) {
-        struct diag *e =
-            diag_at(v->d, DIAG_SUBGRAPH_ARITY, node->loc, caret,
-                    "%s is a Scan of opset 8, which scans batches", verify_node_name(v, n));
-        diag_set_help(v->d, e, "convert the model to opset 9 or later");
-        return;
-    }
-    bool variadic = op->n_inputs && op_input_of(v->ops, node->def, op->n_inputs - 1)->variadic;
-    if (given > op->n_inputs && !variadic)
-        diag_at(v->d, DIAG_TOO_MANY_INPUTS, ref_place(m, n, node->n_outputs + op->n_inputs), 1,
+    uint32_t most = op_max_inputs(v->ops, node->def, opset);
+    if (given > most)
+        diag_at(v->d, DIAG_TOO_MANY_INPUTS, ref_place(m, n, node->n_outputs + most), 1,
                 "%s has %u inputs, but '%s' takes %u", verify_node_name(v, n), given, op->name,
-                op->n_inputs);
+                most);
     for (uint32_t i = 0; i < least; i++) {
         const struct op_input *in = op_input_of(v->ops, node->def, i);
-        bool needed = !in->optional && (opset == 0 || in->since <= opset);
+        bool needed = !in->optional && op_input_in(in, opset);
         if (!needed || ir_input(m, n, i)) continue;
+        if (i == 0 && node->n_inputs > 1 && may_be_batched(opset) && strcmp(op->name, "Scan") == 0)
+            continue; /* the lengths of the sequences */
         struct diag *e =
             diag_at(v->d, DIAG_TOO_FEW_INPUTS, node->loc, caret, "%s lacks input %u, '%s'",
                     verify_node_name(v, n), i + 1, in->name);
@@ -341,7 +343,7 @@ static void verify_operator(struct verifier *v, ir_node n, int64_t opset) {
     else if (strcmp(op->name, "Loop") == 0)
         verify_loop(v, n);
     else if (strcmp(op->name, "Scan") == 0)
-        verify_scan(v, n);
+        verify_scan(v, n, opset);
     else
         verify_map(v, n);
 }
@@ -410,7 +412,7 @@ void verify_node(struct verifier *v, ir_node n) {
     /* A copy made by inlining was checked under its function's imports, which the model need not
      * share. */
     bool known = r->callee || r->def;
-    int64_t opset = node->call || !known ? 1 : opset_version(v, node, r->domain);
+    int64_t opset = node->call || !known ? OP_ANY_OPSET : opset_version(v, node, r->domain);
     if (node->n_attrs) verify_references(v, n);
     if (r->callee)
         verify_call(v, n);

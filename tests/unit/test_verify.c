@@ -221,9 +221,14 @@ Test(verify, control_flow) {
     BAD(SCAN("num_scan_inputs = 3,", "a, t", "b (s, e) => (k, k)"), {DIAG_SUBGRAPH_ARITY, 3, 9});
     BAD(SCAN("num_scan_inputs = 1,", "a, t", "b (s) => (k, k)"), {DIAG_SUBGRAPH_ARITY, 3, 49});
     BAD(SCAN("num_scan_inputs = 1,", "a, t", "b (s, e) => (k)"), {DIAG_SUBGRAPH_ARITY, 3, 49});
-    BAD("<opset_import: [\"\" : 8]> g (x, h) => (y) {\n"
-        " y = Scan <num_scan_inputs = 1, body = b (e) => (k) { k = Relu (e) }> (, x) }",
-        {DIAG_SUBGRAPH_ARITY, 2, 6});
+#define SCAN8(inputs)                                                                              \
+    "<opset_import: [\"\" : 8]> g (x, h) => (y) {\n"                                               \
+    " y, t = Scan (" inputs                                                                        \
+    ") <num_scan_inputs = 1, body = b (s, e) => (k, e) { k = Relu (s) }> }"
+    GOOD(SCAN8(", h, x"));
+    GOOD(SCAN8("x, h, x"));
+    BAD(SCAN8("h, x"), {DIAG_SUBGRAPH_ARITY, 2, 50});
+    BAD(SCAN8("h, x, x, x"), {DIAG_SUBGRAPH_ARITY, 2, 56});
     GOOD(HEAD
          "g (s, x) => (y) { y = SequenceMap (s, x) <body = b (e, z) => (k) { k = Add (e, z) }> }");
     BAD(HEAD
