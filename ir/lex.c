@@ -8,6 +8,7 @@
  * colons and any character beyond ASCII, as older printers of ONNX wrote them without quotes. */
 #include "lex.h"
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -192,4 +193,11 @@ bool lex_is_identifier(const char *s, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)s[i] >= 0x80 || !lex_is(s[i], LEX_IDENT)) return false;
     return true;
+}
+
+double lex_float32(double x) {
+    const double half_way = 0x1.ffffffp+127; /* between the largest one and the next power of two */
+    if (fabs(x) >= half_way) return x < 0 ? -INFINITY : INFINITY;
+    if (fabs(x) > (double)FLT_MAX) return x < 0 ? -(double)FLT_MAX : (double)FLT_MAX;
+    return (double)(float)x;
 }

@@ -97,6 +97,9 @@ enum lex_number_kind lex_number(struct lexer *l, struct span *out);
 /* False if it does not fit into 64 bits. `*negative` tells what *magnitude leaves out. */
 bool lex_int_value(struct span s, uint64_t *magnitude, bool *negative);
 double lex_float_value(enum lex_number_kind kind, struct span s);
+/* The nearest float of 32 bits, infinite beyond them: '3.4028235e+38' is above the largest one and
+ * means it, as printers write nine digits or fewer. */
+double lex_float32(double x);
 
 /* A word that is a number to the grammar: inf, infinity, nan. */
 bool lex_is_special(struct span s);

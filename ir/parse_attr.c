@@ -10,7 +10,6 @@
  *
  * ONNX keeps float attributes in 32 bits; so the values read here are rounded to them. */
 #include "parse.h"
-#include <float.h>
 #include <math.h>
 
 enum { PLURAL = IR_ATTR_FLOATS - IR_ATTR_FLOAT };
@@ -74,10 +73,10 @@ static bool read_number(struct parser *p, bool want_float, struct value *out) {
         return true;
     }
     double x = lex_float_value(kind, s);
-    if (kind != LEX_INF && kind != LEX_NAN && fabs(x) > (double)FLT_MAX)
-        return out_of_range(p, s, "a float of 32 bits");
     out->kind = IR_ATTR_FLOAT;
-    out->v.f = (double)(float)x;
+    out->v.f = isnan(x) ? x : lex_float32(x);
+    if (kind != LEX_INF && kind != LEX_NAN && isinf(out->v.f))
+        return out_of_range(p, s, "a float of 32 bits");
     return true;
 }
 

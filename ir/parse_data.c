@@ -7,7 +7,6 @@
  *
  * A wrong number is reported once for its payload, and reading goes on behind the closing brace. */
 #include "parse.h"
-#include <float.h>
 #include <math.h>
 
 static const char data_form[] = "data reads: {1, 2, 3} or [\"location\": \"weights.bin\"]";
@@ -51,7 +50,7 @@ static bool check_number(struct parser *p, enum ir_dtype dtype, enum lex_number_
     } else if (kind != LEX_INF && kind != LEX_NAN && !surely_in_range(kind, s)) {
         double x = lex_float_value(kind, s);
         bool wide = dtype == IR_DOUBLE || dtype == IR_COMPLEX128;
-        ok = isfinite(x) && (wide || fabs(x) <= (double)FLT_MAX);
+        ok = isfinite(wide ? x : lex_float32(x));
     }
     if (ok) return true;
     struct diag *g =

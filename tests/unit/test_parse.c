@@ -402,6 +402,10 @@ Test(parse, numbers_out_of_range) {
             "1:14: error[DDP0104]: '9223372036854775808' does not fit into 64 bits\n");
     refuses("g () => () { y = F <a = -9223372036854775809> () }",
             "1:25: error[DDP0104]: '-9223372036854775809' does not fit into 64 bits\n");
+    refuses("g () => () <float w = {3.4028236e38}> {}",
+            "1:24: error[DDP0104]: '3.4028236e38' is out of range for float\n");
+    refuses("g () => () { y = F <a = -3.4028236e38> () }",
+            "1:25: error[DDP0104]: '-3.4028236e38' does not fit into a float of 32 bits\n");
     refuses("g () => () { y = F <a = 1e39> () }",
             "1:25: error[DDP0104]: '1e39' does not fit into a float of 32 bits\n");
     refuses("g () => () <float[2] w = {1, 1e39}> {}",
