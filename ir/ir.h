@@ -314,8 +314,9 @@ ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph g
 /* parse.c, and onnx.c for what is binary: a source to a module. Reports what is wrong and returns false if there was an error; the
  * module then holds what could be read. */
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d);
-/* print.c: the module as canonical text. */
-void ir_print(const struct ir_module *m, FILE *out);
+/* print.c: the module as canonical text. False if a string of a binary model holds a NUL, which no text
+ * can: it then stands there as it is. */
+bool ir_print(const struct ir_module *m, FILE *out);
 /* verify.c: names, order, arity, opsets, operators (ops.h). Sets node.def and node.callee. */
 struct op_table;
 bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d);

@@ -275,14 +275,7 @@ static void put(text_buffer *b, const char *s, size_t len) {
 
 static void puts_(text_buffer *b, const char *s) { put(b, s, strlen(s)); }
 
-static void put_symbol(text_buffer *b, const char *s, size_t len) {
-    bool plain = len > 0 && !isdigit((unsigned char)s[0]);
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)s[i]) && s[i] != '_') plain = false;
-    if (plain) {
-        put(b, s, len);
-        return;
-    }
+static void put_quoted(text_buffer *b, const char *s, size_t len) {
     puts_(b, "\"");
     for (size_t i = 0; i < len; i++) {
         if (s[i] == '"' || s[i] == '\\') puts_(b, "\\");
@@ -291,8 +284,32 @@ static void put_symbol(text_buffer *b, const char *s, size_t len) {
     puts_(b, "\"");
 }
 
+static void put_symbol(text_buffer *b, const char *s, size_t len) {
+    bool plain = len > 0 && !isdigit((unsigned char)s[0]);
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)s[i]) && s[i] != '_') plain = false;
+    if (plain)
+        put(b, s, len);
+    else
+        put_quoted(b, s, len);
+}
+
+/* In quotes unless identifiers with dots between them. */
 static void put_dotted(text_buffer *b, const struct ir_module *m, str s) {
-    put(b, ir_text(m, s), strtab_len(&m->strings, s));
+    const char *text = ir_text(m, s);
+    size_t len = strtab_len(&m->strings, s);
+    bool plain = true;
+    for (size_t i = 0; i < len; i++) {
+        bool first = i == 0 || text[i - 1] == '.';
+        if (text[i] == '.' ? first || i + 1 == len
+                           : !(isalpha((unsigned char)text[i]) || text[i] == '_' ||
+                               (!first && isdigit((unsigned char)text[i]))))
+            plain = false;
+    }
+    if (plain)
+        put(b, text, len);
+    else
+        put_quoted(b, text, len);
 }
 
 static void put_type(text_buffer *b, const struct ir_module *m, ir_type t) {
@@ -316,7 +333,8 @@ static void put_type(text_buffer *b, const struct ir_module *m, ir_type t) {
         return;
     case IR_TYPE_TENSOR: break;
     }
-    if (info->elem) {
+    if (info->kind == IR_TYPE_SEQUENCE || info->kind == IR_TYPE_OPTIONAL ||
+        info->kind == IR_TYPE_MAP) {
         put_type(b, m, info->elem);
         puts_(b, ")");
         return;

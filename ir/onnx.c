@@ -24,14 +24,20 @@ static void stop(struct onnx *o) {
     o->stopped = true;
 }
 
-bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f) {
-    if (o->stopped) return false;
-    if (onnx_next(o->source, c, f)) return true;
+bool onnx_broken(struct onnx *o, const struct onnx_cursor *c, ir_loc loc) {
     if (!c->broken) return false;
-    struct diag *g = diag_at(o->d, DIAG_ONNX_DAMAGED, f->loc, 1, "byte %u: %s", f->loc, c->broken);
+    if (o->stopped) return true;
+    struct diag *g = diag_at(o->d, DIAG_ONNX_DAMAGED, loc, 1, "byte %u: %s", loc, c->broken);
     diag_set_help(o->d, g,
                   "the file is not whole, or no .onnx model; copy it again or export it again");
     stop(o);
+    return true;
+}
+
+bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f) {
+    if (o->stopped) return false;
+    if (onnx_next(o->source, c, f)) return true;
+    onnx_broken(o, c, f->loc);
     return false;
 }
 

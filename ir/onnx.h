@@ -99,6 +99,8 @@ struct onnx {
 bool onnx_read(struct ir_module *m, struct source *source, struct diags *d);
 /* The next field of a message; reports what is broken. */
 bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f);
+/* True, and reported, if the cursor has met bytes that are no field or number. */
+bool onnx_broken(struct onnx *o, const struct onnx_cursor *c, ir_loc loc);
 /* What the format allows to write and ONNX does not. NULL if nothing more is to be said. */
 struct diag *onnx_error(struct onnx *o, ir_loc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

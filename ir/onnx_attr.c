@@ -45,7 +45,7 @@ static void read_packed(struct onnx *o, const struct onnx_field *f) {
             v.i = (int64_t)x;
         vec_push(&o->values, v);
     }
-    if (c.broken) onnx_error(o, f->loc, "%s", c.broken);
+    onnx_broken(o, &c, f->loc);
 }
 
 static ir_graph read_graph(struct onnx *o, const struct onnx_field *f, ir_node owner) {

@@ -136,17 +136,21 @@ static bool is_integer(enum ir_dtype t) {
 }
 
 /* How many elements a field holds. */
-static uint64_t count_elements(const struct onnx_field *f, enum ir_dtype t, uint64_t expected) {
+static uint64_t count_elements(struct onnx *o, const struct onnx_field *f, enum ir_dtype t,
+                               uint64_t expected) {
     uint32_t bits = element_bits(t);
-    if (!f->is_span || t == IR_STRING) return 1;
-    uint64_t stored = 0;
+    uint64_t stored = 0, number;
+    if (t == IR_STRING) return 1;
+    if (!f->is_span) return bits && bits < 8 ? 8 / bits : 1;
+    struct onnx_cursor c = onnx_cursor(ONNX_TENSOR, f->bytes);
     switch (f->number) {
     case TENSOR_raw_data: return bits ? (uint64_t)f->bytes.len * 8 / bits : 0;
     case TENSOR_float_data: return f->bytes.len / 4;
     case TENSOR_double_data: return f->bytes.len / 8;
     default:
         if (f->bytes.len > COUNT_VARINTS_UP_TO) return expected;
-        for (size_t i = 0; i < f->bytes.len; i++) stored += !(f->bytes.s[i] & 0x80);
+        while (onnx_next_number(&c, f->number, &number)) stored++;
+        onnx_broken(o, &c, f->loc);
         return bits && bits < 8 ? stored * (8 / bits) : stored;
     }
 }
@@ -188,7 +192,7 @@ static void read_data(struct onnx *o, const struct onnx_field *f, struct onnx_te
     for (struct onnx_field part; onnx_field(o, &c, &part);) {
         external |= part.number == TENSOR_data_location && part.value == 1;
         if (part.number == TENSOR_raw_data || part.number == data_field(dtype))
-            data.count += count_elements(&part, dtype, elements < 0 ? 0 : (uint64_t)elements);
+            data.count += count_elements(o, &part, dtype, elements < 0 ? 0 : (uint64_t)elements);
     }
     uint32_t bits = element_bits(dtype);
     if (external) {
@@ -216,6 +220,7 @@ static void read_dims(struct onnx *o, const struct onnx_field *f) {
     struct onnx_cursor c = onnx_cursor(ONNX_TENSOR, f->bytes);
     for (uint64_t size; onnx_next_number(&c, TENSOR_dims, &size);)
         vec_push(&o->dims, ((struct ir_dim){.size = (int64_t)size < 0 ? -1 : (int64_t)size}));
+    onnx_broken(o, &c, f->loc);
 }
 
 static void read_tensor(struct onnx *o, const struct onnx_field *of, struct onnx_tensor *out) {

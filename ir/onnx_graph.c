@@ -151,11 +151,14 @@ void onnx_graph(struct onnx *o, ir_graph g, struct span bytes) {
     struct scope_outer outer = scope_enter(&o->scope, g);
     uint32_t nodes = o->nodes.n;
     bool has[ONNX_N_NUMBERS] = {0};
+    uint32_t n_fields = 0;
     struct onnx_cursor c = onnx_cursor(ONNX_GRAPH, bytes);
     for (struct onnx_field f; onnx_field(o, &c, &f);) {
+        n_fields++;
         if (f.number < ONNX_N_NUMBERS) has[f.number] = true;
         if (f.number == GRAPH_name) m->graph.at[g].name = onnx_name(o, &f);
     }
+    if (g == m->main) strtab_reserve(&m->strings, n_fields); /* names, roughly */
     uint32_t inputs = m->decl.n;
     if (has[GRAPH_input]) each(o, ONNX_GRAPH, bytes, GRAPH_input, read_input);
     uint32_t outputs = m->decl.n;

@@ -60,7 +60,7 @@ static ir_type read_constructed(struct onnx *o, enum ir_type_kind kind,
         else if (f.number == (map ? (uint32_t)MAP_TYPE_value_type : (uint32_t)ELEM_TYPE_elem_type))
             info.elem = onnx_type(o, f.bytes, f.loc);
     }
-    return ir_type_add(o->m, &info, NULL);
+    return map && !info.dtype ? 0 : ir_type_add(o->m, &info, NULL);
 }
 
 static ir_type read_opaque(struct onnx *o, struct span bytes) {

@@ -210,7 +210,8 @@ void parse_settle(struct parser *p) {
 static void hold(struct parser *p, const struct parse_node *node) {
     uint32_t first = p->held.node ? p->held.refs : node->refs;
     parse_settle(p);
-    memmove(p->refs.at + first, p->refs.at + node->refs, node->n_refs * sizeof *p->refs.at);
+    if (node->n_refs)
+        memmove(p->refs.at + first, p->refs.at + node->refs, node->n_refs * sizeof *p->refs.at);
     p->held = *node;
     p->held.refs = first;
     p->refs.n = first + node->n_refs;

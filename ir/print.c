@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 struct printer {
+    bool nul; /* a string held one, which no text can */
     const struct ir_module *m;
     FILE *out;
     int indent;                /* of nodes, in steps of three blanks */
@@ -31,6 +32,7 @@ static void print_indent(struct printer *p, int steps) {
 }
 
 static void print_quoted(struct printer *p, const char *s, size_t len) {
+    p->nul |= len && memchr(s, 0, len);
     putc('"', p->out);
     for (size_t i = 0; i < len; i++) {
         if (s[i] == '"' || s[i] == '\\') putc('\\', p->out);
@@ -224,9 +226,8 @@ static void print_attr(struct printer *p, const struct ir_attr_info *a) {
         print_string(p, a->name);
     bool plural = a->kind >= IR_ATTR_FLOATS;
     /* Where the value does not show it, to every reader. */
-    bool untold =
-        a->ref || a->no_value || a->kind == IR_ATTR_SPARSE_TENSOR || a->kind >= IR_ATTR_TENSORS ||
-        (plural && a->n_values == 0);
+    bool untold = a->ref || a->no_value || a->kind == IR_ATTR_SPARSE_TENSOR ||
+                  a->kind >= IR_ATTR_TENSORS || (plural && a->n_values == 0);
     if (untold && a->kind) fprintf(p->out, ": %s", ir_attr_kind_text(a->kind));
     if (a->no_value) return;
     fputs(" = ", p->out);
@@ -447,10 +448,11 @@ static void print_function(struct printer *p, ir_function function) {
     putc('\n', p->out);
 }
 
-void ir_print(const struct ir_module *m, FILE *out) {
+bool ir_print(const struct ir_module *m, FILE *out) {
     struct printer p = {.m = m, .out = out};
     print_header(&p);
     print_graph(&p, m->main);
     putc('\n', out);
     for (ir_function f = 1; f < m->function.n; f++) print_function(&p, f);
+    return !p.nul;
 }

@@ -19,14 +19,19 @@ int tool_fmt(struct tool *t) {
     }
     diags_init(&diags, &source);
     bool ok = ir_parse(&module, &source, &diags);
-    tool_print_diags(t, &diags);
     int status = ok ? TOOL_OK : TOOL_REJECTED;
     if (ok) {
         struct tool_output output;
         FILE *out = tool_output_open(t, &output, t->output);
-        if (out) ir_print(&module, out);
-        if (!out || !tool_output_close(&output, true)) status = TOOL_USAGE;
+        bool whole = out && ir_print(&module, out);
+        if (!out || !tool_output_close(&output, whole)) status = TOOL_USAGE;
+        if (out && !whole) {
+            diag_plain(&diags, DIAG_NO_TEXT, source.name,
+                       "a string in the model holds a NUL, which no text can");
+            status = TOOL_REJECTED;
+        }
     }
+    tool_print_diags(t, &diags);
     ir_module_free(&module);
     diags_free(&diags);
     source_free(&source);

@@ -1,9 +1,10 @@
-/* Mutated binary models: each is read, and what reads is verified and printed; messages are printed with
- * their places. Nothing may crash. Bytes are changed, inserted, removed, copied from elsewhere and cut
+/* Mutated binary models: each is read, and what reads is verified and printed, and the print read and
+ * printed again, to the same text; messages are printed with their places. Nothing may crash. Bytes are changed, inserted, removed, copied from elsewhere and cut
  * off, mostly few of them, so that much of a file still means something. The same seed makes the same
  * mutants.
  *
  * usage: mutate SEED COUNT FILE... */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "ir.h"
 #include "ops.h"
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 static uint64_t state;
+static uint32_t differing;
 
 static uint32_t below(uint32_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -41,7 +43,40 @@ static size_t change(unsigned char *at, size_t n) {
     }
 }
 
-static bool reads(const char *name, const void *bytes, size_t size, FILE *out) {
+/* The text of a model; NULL if it has none, since a string of it holds a NUL. */
+static char *text_of(const struct ir_module *m, size_t *size) {
+    char *text = NULL;
+    FILE *out = open_memstream(&text, size);
+    if (!out) exit(2);
+    bool whole = ir_print(m, out);
+    fclose(out);
+    if (whole) return text;
+    free(text);
+    return NULL;
+}
+
+static void compare(const char *text, size_t size, uint32_t mutant) {
+    struct source source;
+    struct diags diags;
+    struct ir_module m;
+    source_from_memory(&source, "text", text, size);
+    diags_init(&diags, &source);
+    bool ok = ir_parse(&m, &source, &diags);
+    size_t n = 0;
+    char *again = ok ? text_of(&m, &n) : NULL;
+    if (!again || n != size || memcmp(again, text, n) != 0) {
+        diags_print(&diags, stderr, false, false);
+        fprintf(stderr, "the text of mutant %u reads to another model:\n%s\nis printed as\n%s\n",
+                mutant, text, again ? again : "");
+        differing++;
+    }
+    free(again);
+    ir_module_free(&m);
+    diags_free(&diags);
+    source_free(&source);
+}
+
+static bool reads(const char *name, const void *bytes, size_t size, FILE *out, uint32_t mutant) {
     struct source source;
     struct diags diags;
     struct ir_module m;
@@ -50,7 +85,10 @@ static bool reads(const char *name, const void *bytes, size_t size, FILE *out) {
     bool ok = ir_parse(&m, &source, &diags);
     if (ok) {
         struct op_table ops;
-        ir_print(&m, out);
+        size_t n;
+        char *text = text_of(&m, &n);
+        if (text) compare(text, n, mutant);
+        free(text);
         op_table_init(&ops);
         ir_verify(&m, &ops, &diags);
         op_table_free(&ops);
@@ -78,12 +116,12 @@ int main(int argc, char **argv) {
             size_t n = file.size;
             for (uint32_t changes = 1 + below(below(4) ? 3 : 12); changes-- > 0;)
                 n = change(copy, n);
-            read += reads(argv[k], copy, n, out);
+            read += reads(argv[k], copy, n, out, made);
         }
         free(copy);
         source_free(&file);
     }
     fclose(out);
     printf("%u mutants, of which %u are models\n", made, read);
-    return 0;
+    return differing != 0;
 }
