@@ -9,11 +9,15 @@
  *
  *     shapes_same.c      element-wise operators, and shapes that attributes or numbers give
  *     shapes_window.c    convolutions, pools
- *     shapes_move.c      reshaping, cutting, joining, gathering
- *     shapes_reduce.c    reductions, products of matrices, losses, recurrent layers, attention
+ *     shapes_move.c      reshaping, cutting, joining
+ *     shapes_index.c     gathering, choosing, counting
+ *     shapes_reduce.c    reductions, products of matrices, losses
+ *     shapes_attention.c recurrent layers, attention
+ *     shapes_microsoft.c the domain com.microsoft
+ *     shapes_image.c     resizing and the like
+ *     shapes_signal.c    transforms, windows, text, ai.onnx.ml
  *
- * Numbers come from attributes and from payloads that the reader keeps (integers of up to
- * IR_MAX_INTS elements); a shape that the graph computes from another's Shape is '?'. */
+ * Numbers come from attributes and from what is known of the elements of inputs (facts.h). */
 #include "shape_rules.h"
 #include <string.h>
 
@@ -41,8 +45,8 @@ void shape_of_type(const struct ir_module *m, ir_type t, struct shape *out) {
     for (int32_t i = 0; i < info->rank; i++) out->dim[i] = m->dim.at[info->dims + (uint32_t)i];
 }
 
-bool shape_of_input(const struct ir_module *m, ir_node n, uint32_t i, struct shape *out) {
-    shape_of_type(m, m->value.at[ir_input(m, n, i)].type, out);
+bool shape_of_input(const struct facts *f, ir_node n, uint32_t i, struct shape *out) {
+    shape_of_type(f->m, f->m->value.at[ir_input(f->m, n, i)].type, out);
     return out->rank != IR_RANK_UNKNOWN;
 }
 
@@ -69,6 +73,24 @@ void shape_broadcast(struct shape *a, const struct shape *b) {
     *a = result;
 }
 
+struct ir_dim dim_plus(struct ir_dim a, int64_t b) {
+    if (b == 0) return a;
+    bool known = dim_is_fixed(a) && number_is_sane(a.size) && number_is_sane(b);
+    return known ? dim_fixed(a.size + b) : DIM_UNKNOWN;
+}
+
+struct ir_dim dim_times(struct ir_dim a, int64_t b) {
+    if (b == 1) return a;
+    if (b == 0) return dim_fixed(0);
+    bool known = dim_is_fixed(a) && b > 0 && number_is_sane(a.size) && number_is_sane(b);
+    return known ? dim_fixed(a.size * b) : DIM_UNKNOWN;
+}
+
+struct ir_dim dim_over(struct ir_dim a, int64_t b) {
+    if (b == 1) return a;
+    return dim_is_fixed(a) && b > 0 && a.size % b == 0 ? dim_fixed(a.size / b) : DIM_UNKNOWN;
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 static void take_ints(struct numbers *out, const int64_t *ints, uint32_t n) {
@@ -78,50 +100,62 @@ static void take_ints(struct numbers *out, const int64_t *ints, uint32_t n) {
     memcpy(out->at, ints, n * sizeof *ints);
 }
 
-void numbers_of_attr(const struct ir_module *m, ir_node n, const char *name, struct numbers *out) {
-    const struct ir_attr_info *a = &m->attr.at[ir_attr_find(m, n, name)];
+void numbers_of_attr(const struct facts *f, ir_node n, const char *name, struct numbers *out) {
+    const struct ir_attr_info *a = &f->m->attr.at[ir_attr_find(f->m, n, name)];
     out->known = false;
     out->n = 0;
     if (a->kind == IR_ATTR_TENSOR && a->n_values) {
         const int64_t *ints;
-        ir_data data = m->attr_value.at[a->values].tensor.data;
-        uint32_t count = ir_data_ints(m, data, &ints);
+        ir_data data = f->m->attr_value.at[a->values].tensor.data;
+        uint32_t count = ir_data_ints(f->m, data, &ints);
         if (count) take_ints(out, ints, count);
     } else if ((a->kind == IR_ATTR_INT || a->kind == IR_ATTR_INTS) && a->n_values <= IR_MAX_INTS) {
         out->known = true;
         for (uint32_t i = 0; i < a->n_values; i++)
-            out->at[out->n++] = m->attr_value.at[a->values + i].i;
+            out->at[out->n++] = f->m->attr_value.at[a->values + i].i;
     }
 }
 
-void numbers_of_input(const struct ir_module *m, ir_node n, uint32_t i, struct numbers *out) {
-    const struct ir_value_info *v = &m->value.at[ir_input(m, n, i)];
+void numbers_of_elements(const struct elements *e, struct numbers *out) {
+    out->known = true;
+    out->n = 0;
+    for (uint32_t i = 0; i < e->n && out->known; i++) {
+        out->known = e->at[i].known;
+        out->at[out->n++] = e->at[i].n;
+    }
+    if (!out->known) out->n = 0;
+}
+
+void numbers_of_input(const struct facts *f, ir_node n, uint32_t i, struct numbers *out) {
+    struct elements e;
     out->known = false;
     out->n = 0;
-    if (v->def == IR_DEF_INITIALIZER) {
-        const int64_t *ints;
-        uint32_t count = ir_data_ints(m, v->data, &ints);
-        if (count) take_ints(out, ints, count);
-    } else if (v->def == IR_DEF_NODE &&
-               strcmp(ir_text(m, m->node.at[v->node].op), "Constant") == 0) {
-        numbers_of_attr(m, v->node, "value", out);
-        if (!out->known) numbers_of_attr(m, v->node, "value_ints", out);
-        if (!out->known) numbers_of_attr(m, v->node, "value_int", out);
-    }
+    if (ir_input(f->m, n, i) && facts_elements(f, ir_input(f->m, n, i), &e))
+        numbers_of_elements(&e, out);
 }
 
-bool numbers_of_attr_or_input(const struct ir_module *m, ir_node n, const char *name,
-                              uint32_t input, struct numbers *out) {
-    numbers_of_attr(m, n, name, out);
-    if (out->known) return true;
-    if (!ir_input(m, n, input)) return false;
-    numbers_of_input(m, n, input, out);
+bool elements_of_attr_or_input(const struct facts *f, ir_node n, const char *name, uint32_t input,
+                               struct elements *out) {
+    struct numbers x;
+    numbers_of_attr(f, n, name, &x);
+    out->n = 0;
+    if (!x.known) return ir_input(f->m, n, input) && facts_elements(f, ir_input(f->m, n, input), out);
+    for (uint32_t i = 0; i < x.n; i++) out->at[out->n++] = ELEMENT(x.at[i]);
     return true;
 }
 
-const char *shape_attr_string(const struct ir_module *m, ir_node n, const char *name) {
-    const struct ir_attr_info *a = &m->attr.at[ir_attr_find(m, n, name)];
-    return a->kind == IR_ATTR_STRING && a->n_values ? ir_text(m, m->attr_value.at[a->values].s)
+bool numbers_of_attr_or_input(const struct facts *f, ir_node n, const char *name,
+                              uint32_t input, struct numbers *out) {
+    numbers_of_attr(f, n, name, out);
+    if (out->known) return true;
+    if (!ir_input(f->m, n, input)) return false;
+    numbers_of_input(f, n, input, out);
+    return true;
+}
+
+const char *shape_attr_string(const struct facts *f, ir_node n, const char *name) {
+    const struct ir_attr_info *a = &f->m->attr.at[ir_attr_find(f->m, n, name)];
+    return a->kind == IR_ATTR_STRING && a->n_values ? ir_text(f->m, f->m->attr_value.at[a->values].s)
                                                     : "";
 }
 
@@ -160,22 +194,30 @@ int64_t numbers_both_pads(const struct numbers *pads, uint32_t i, uint32_t behin
 
 /* ---- the rule of an operator ----------------------------------------------------------------- */
 
+bool shape_word_in(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; *at;) {
+        size_t n = strcspn(at, " ");
+        if (n == length && memcmp(at, word, length) == 0) return true;
+        at += n + (at[n] == ' ');
+    }
+    return false;
+}
+
 static shape_rule find(const struct shape_rules *family, const char *op) {
-    size_t length = strlen(op);
     for (; family->rule; family++)
-        for (const char *at = family->ops; *at;) {
-            size_t word = strcspn(at, " ");
-            if (word == length && memcmp(at, op, length) == 0) return family->rule;
-            at += word + (at[word] == ' ');
-        }
+        if (shape_word_in(family->ops, op)) return family->rule;
     return NULL;
 }
 
-shape_rule shape_rule_of(const char *op) {
-    const struct shape_rules *const families[] = {shape_rules_same, shape_rules_window,
-                                                  shape_rules_move, shape_rules_reduce};
+shape_rule shape_rule_of(const char *domain, const char *op) {
+    const struct shape_rules *const onnx[] = {
+        shape_rules_same,   shape_rules_window,    shape_rules_move,  shape_rules_index,
+        shape_rules_reduce, shape_rules_attention, shape_rules_image, shape_rules_signal};
     shape_rule rule = NULL;
-    for (size_t i = 0; i < sizeof families / sizeof *families && !rule; i++)
-        rule = find(families[i], op);
+    if (strcmp(domain, "com.microsoft") == 0) return find(shape_rules_microsoft, op);
+    if (strcmp(domain, "ai.onnx.ml") == 0) return find(shape_rules_ml, op);
+    if (strcmp(domain, "ai.onnx.preview") && strcmp(domain, "ddpc") && *domain) return NULL;
+    for (size_t i = 0; i < sizeof onnx / sizeof *onnx && !rule; i++) rule = find(onnx[i], op);
     return rule;
 }

@@ -2,7 +2,7 @@
 #ifndef DDPC_SHAPES_H
 #define DDPC_SHAPES_H
 
-#include "ir.h"
+#include "facts.h"
 
 enum { SHAPE_MAX_RANK = 16 };
 
@@ -12,11 +12,10 @@ struct shape {
 };
 
 /* The shape of a node's output; rank IR_RANK_UNKNOWN if it does not follow from what is known. */
-typedef void (*shape_rule)(const struct ir_module *m, ir_node n, uint32_t output,
-                           struct shape *out);
+typedef void (*shape_rule)(const struct facts *f, ir_node n, uint32_t output, struct shape *out);
 
-/* NULL if shapes of this operator of ONNX's domain are not inferred. */
-shape_rule shape_rule_of(const char *op);
+/* NULL if shapes of this operator are not inferred. */
+shape_rule shape_rule_of(const char *domain, const char *op);
 
 /* The shape of a tensor type; rank IR_RANK_UNKNOWN if it has none or is not a tensor's. */
 void shape_of_type(const struct ir_module *m, ir_type t, struct shape *out);

@@ -4,47 +4,66 @@
 
 /* ---- as the inputs --------------------------------------------------------------------------- */
 
-static void same_as_input(const struct ir_module *m, ir_node n, uint32_t output,
+static void same_as_input(const struct facts *f, ir_node n, uint32_t output,
                           struct shape *out) {
     (void)output;
-    shape_of_input(m, n, 0, out);
+    shape_of_input(f, n, 0, out);
 }
 
-static void first_as_input(const struct ir_module *m, ir_node n, uint32_t output,
-                           struct shape *out) {
-    shape_give_up(out);
-    if (output == 0) shape_of_input(m, n, 0, out);
+/* The others are statistics per channel. */
+static void batch_normalization(const struct facts *f, ir_node n, uint32_t output,
+                                struct shape *out) {
+    shape_of_input(f, n, output ? 3 : 0, out);
 }
 
-static void broadcast_all(const struct ir_module *m, ir_node n, uint32_t output,
+/* The others are statistics over the axes from `axis` on. */
+static void layer_normalization(const struct facts *f, ir_node n, uint32_t output,
+                                struct shape *out) {
+    if (!shape_of_input(f, n, 0, out) || output == 0) return;
+    int32_t axis = shape_axis(ir_attr_int(f->m, n, "axis", -1), out->rank);
+    for (int32_t i = axis; axis >= 0 && i < out->rank; i++) out->dim[i] = dim_fixed(1);
+    if (axis < 0) shape_give_up(out);
+}
+
+/* Quantized, then a scale and a zero point. */
+static void dynamic_quantization(const struct facts *f, ir_node n, uint32_t output,
+                                 struct shape *out) {
+    if (output)
+        shape_set_rank(out, 0);
+    else
+        shape_of_input(f, n, 0, out);
+}
+
+static void broadcast_all(const struct facts *f, ir_node n, uint32_t output,
                           struct shape *out) {
     (void)output;
-    shape_of_input(m, n, 0, out);
-    for (uint32_t i = 1; i < m->node.at[n].n_inputs; i++) {
+    shape_of_input(f, n, 0, out);
+    if (ir_attr_int(f->m, n, "broadcast", 0)) return; /* before opset 7: as the first */
+    for (uint32_t i = 1; i < f->m->node.at[n].n_inputs; i++) {
         struct shape next;
-        if (!ir_input(m, n, i)) continue;
-        shape_of_input(m, n, i, &next);
+        if (!ir_input(f->m, n, i)) continue;
+        shape_of_input(f, n, i, &next);
         shape_broadcast(out, &next);
     }
 }
 
 /* ---- as told --------------------------------------------------------------------------------- */
 
-static void scalar(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
-    (void)m;
+static void scalar(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    (void)f;
     (void)n;
     (void)output;
     shape_set_rank(out, 0);
 }
 
-static void constant(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
-    const struct ir_node_info *node = &m->node.at[n];
+static void constant(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    const struct ir_node_info *node = &f->m->node.at[n];
     (void)output;
     shape_give_up(out);
     for (uint32_t i = 0; i < node->n_attrs; i++) {
-        const struct ir_attr_info *a = &m->attr.at[node->attrs + i];
+        const struct ir_attr_info *a = &f->m->attr.at[node->attrs + i];
         if (a->kind == IR_ATTR_TENSOR && a->n_values) {
-            shape_of_type(m, m->attr_value.at[a->values].tensor.type, out);
+            shape_of_type(f->m, f->m->attr_value.at[a->values].tensor.type, out);
         } else if (a->kind >= IR_ATTR_FLOATS) {
             shape_set_rank(out, 1);
             out->dim[0] = dim_fixed(a->n_values);
@@ -54,14 +73,14 @@ static void constant(const struct ir_module *m, ir_node n, uint32_t output, stru
     }
 }
 
-static void from_shape_input(const struct ir_module *m, ir_node n, uint32_t output,
+static void from_shape_input(const struct facts *f, ir_node n, uint32_t output,
                              struct shape *out) {
-    struct numbers sizes;
+    struct elements sizes;
     (void)output;
     shape_give_up(out);
-    numbers_of_attr_or_input(m, n, "shape", 0, &sizes);
-    if (!sizes.known || !shape_set_rank(out, sizes.n)) return;
-    for (uint32_t i = 0; i < sizes.n; i++) out->dim[i] = dim_fixed(sizes.at[i]);
+    if (!elements_of_attr_or_input(f, n, "shape", 0, &sizes) || !shape_set_rank(out, sizes.n))
+        return;
+    for (uint32_t i = 0; i < sizes.n; i++) out->dim[i] = element_dim(sizes.at[i]);
 }
 
 /* ---- which operator has which ---------------------------------------------------------------- */
@@ -72,14 +91,16 @@ const struct shape_rules shape_rules_same[] = {
      "Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Dropout Elu Erf Exp EyeLike Floor "
      "Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization "
      "IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
-     "Neg Not QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal "
+     "Neg Not QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal RegexFullMatch "
      "Relu ReverseSequence RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink "
      "Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt StopGradient Swish Tan Tanh "
      "TensorScatter ThresholdedRelu Trilu"},
-    {first_as_input, "BatchNormalization LayerNormalization"},
+    {batch_normalization, "BatchNormalization"},
+    {layer_normalization, "LayerNormalization"},
+    {dynamic_quantization, "DynamicQuantizeLinear"},
     {broadcast_all,
      "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less "
-     "LessOrEqual Max Mean Min Mod Mul Or PRelu Pow Sub Sum SwiGLU Where Xor"},
+     "LessOrEqual Max Mean Min Mod Mul Or PRelu Pow StringConcat Sub Sum SwiGLU Where Xor"},
     {scalar, "Size SequenceLength OptionalHasElement"},
     {constant, "Constant"},
     {from_shape_input, "ConstantOfShape RandomNormal RandomUniform"},

@@ -11,13 +11,13 @@ struct window {
     const char *auto_pad;
 };
 
-static void read_window(const struct ir_module *m, ir_node n, struct window *w) {
-    numbers_of_attr(m, n, "kernel_shape", &w->kernel);
-    numbers_of_attr(m, n, "strides", &w->strides);
-    numbers_of_attr(m, n, "dilations", &w->dilations);
-    numbers_of_attr(m, n, "pads", &w->pads);
-    numbers_of_attr(m, n, "output_padding", &w->output_padding);
-    w->auto_pad = shape_attr_string(m, n, "auto_pad");
+static void read_window(const struct facts *f, ir_node n, struct window *w) {
+    numbers_of_attr(f, n, "kernel_shape", &w->kernel);
+    numbers_of_attr(f, n, "strides", &w->strides);
+    numbers_of_attr(f, n, "dilations", &w->dilations);
+    numbers_of_attr(f, n, "pads", &w->pads);
+    numbers_of_attr(f, n, "output_padding", &w->output_padding);
+    w->auto_pad = shape_attr_string(f, n, "auto_pad");
 }
 
 /* One spatial dimension through a window of `kernel`. */
@@ -42,14 +42,13 @@ static struct ir_dim slide(const struct window *w, uint32_t i, uint32_t spatial,
     return dim_fixed(out);
 }
 
-static void conv(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
+static void convolve(const struct facts *f, ir_node n, uint32_t weights, struct shape *out) {
     struct shape x, w;
     struct window window;
-    (void)output;
     shape_give_up(out);
-    bool have_w = shape_of_input(m, n, 1, &w);
-    if (!shape_of_input(m, n, 0, &x) || x.rank < 3 || (have_w && w.rank != x.rank)) return;
-    read_window(m, n, &window);
+    bool have_w = shape_of_input(f, n, weights, &w);
+    if (!shape_of_input(f, n, 0, &x) || x.rank < 3 || (have_w && w.rank != x.rank)) return;
+    read_window(f, n, &window);
     shape_set_rank(out, x.rank);
     out->dim[0] = x.dim[0];
     if (have_w) out->dim[1] = w.dim[0];
@@ -61,24 +60,34 @@ static void conv(const struct ir_module *m, ir_node n, uint32_t output, struct s
     }
 }
 
-static void conv_transpose(const struct ir_module *m, ir_node n, uint32_t output,
+static void conv(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    (void)output;
+    convolve(f, n, 1, out);
+}
+
+static void conv_quantized(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    (void)output;
+    convolve(f, n, 3, out);
+}
+
+static void conv_transpose(const struct facts *f, ir_node n, uint32_t output,
                            struct shape *out) {
     struct shape x, w;
     struct window window;
     (void)output;
     shape_give_up(out);
-    if (!shape_of_input(m, n, 0, &x) || x.rank < 3 || !shape_of_input(m, n, 1, &w) ||
+    if (!shape_of_input(f, n, 0, &x) || x.rank < 3 || !shape_of_input(f, n, 1, &w) ||
         w.rank != x.rank)
         return;
-    read_window(m, n, &window);
+    read_window(f, n, &window);
     shape_set_rank(out, x.rank);
     uint32_t spatial = (uint32_t)x.rank - 2;
-    int64_t group = ir_attr_int(m, n, "group", 1);
+    int64_t group = ir_attr_int(f->m, n, "group", 1);
     out->dim[0] = x.dim[0];
     if (dim_is_fixed(w.dim[1]) && number_is_sane(group) && number_is_sane(w.dim[1].size))
         out->dim[1] = dim_fixed(w.dim[1].size * group);
     struct numbers sizes;
-    numbers_of_attr(m, n, "output_shape", &sizes);
+    numbers_of_attr(f, n, "output_shape", &sizes);
     for (uint32_t i = 0; i < spatial; i++) {
         struct ir_dim in = x.dim[i + 2];
         int64_t kernel = numbers_at(&window.kernel, i, w.dim[i + 2].size);
@@ -86,8 +95,8 @@ static void conv_transpose(const struct ir_module *m, ir_node n, uint32_t output
                 dilation = numbers_at(&window.dilations, i, 1);
         int64_t pad = numbers_both_pads(&window.pads, i, i + spatial);
         int64_t more = numbers_at(&window.output_padding, i, 0);
-        if (sizes.known)
-            out->dim[i + 2] = dim_fixed(numbers_at(&sizes, i, -1));
+        if (sizes.known) /* early exporters also wrote batch and channels */
+            out->dim[i + 2] = dim_fixed(numbers_at(&sizes, sizes.n - spatial + i, -1));
         else if (dim_is_fixed(in) && number_is_sane(in.size) && number_is_sane(kernel) &&
                  kernel > 0 && number_is_sane(stride) && number_is_sane(dilation) &&
                  number_is_sane(pad) && number_is_sane(more))
@@ -98,32 +107,58 @@ static void conv_transpose(const struct ir_module *m, ir_node n, uint32_t output
     }
 }
 
-static void pool(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
+static void pool(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     struct shape x;
     struct window window;
     (void)output;
     shape_give_up(out);
-    if (!shape_of_input(m, n, 0, &x) || x.rank < 3) return;
-    read_window(m, n, &window);
+    if (!shape_of_input(f, n, 0, &x) || x.rank < 3) return;
+    read_window(f, n, &window);
     shape_set_rank(out, x.rank);
     out->dim[0] = x.dim[0];
     out->dim[1] = x.dim[1];
     for (int32_t i = 2; i < x.rank; i++)
         out->dim[i] = slide(&window, (uint32_t)i - 2, (uint32_t)x.rank - 2, x.dim[i],
                             numbers_at(&window.kernel, (uint32_t)i - 2, 0),
-                            ir_attr_int(m, n, "ceil_mode", 0) != 0);
+                            ir_attr_int(f->m, n, "ceil_mode", 0) != 0);
 }
 
-static void global_pool(const struct ir_module *m, ir_node n, uint32_t output, struct shape *out) {
+/* What a pool with this window would have made the input of. */
+static void unpool(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    struct elements sizes;
+    struct window w;
     (void)output;
-    if (!shape_of_input(m, n, 0, out)) return;
+    if (!shape_of_input(f, n, 0, out)) return;
+    if (ir_input(f->m, n, 2)) {
+        bool known = facts_elements(f, ir_input(f->m, n, 2), &sizes);
+        shape_set_rank(out, out->rank);
+        for (int32_t i = 0; known && (uint32_t)out->rank == sizes.n && i < out->rank; i++)
+            out->dim[i] = element_dim(sizes.at[i]);
+        return;
+    }
+    read_window(f, n, &w);
+    for (int32_t i = 2; i < out->rank; i++) {
+        uint32_t k = (uint32_t)i - 2;
+        int64_t kernel = numbers_at(&w.kernel, k, 1), stride = numbers_at(&w.strides, k, 1);
+        int64_t pad = numbers_both_pads(&w.pads, k, k + (uint32_t)out->rank - 2);
+        bool sane = number_is_sane(kernel) && number_is_sane(pad);
+        out->dim[i] = dim_times(dim_plus(out->dim[i], -1), stride);
+        out->dim[i] = sane ? dim_plus(out->dim[i], kernel - pad) : DIM_UNKNOWN;
+    }
+}
+
+static void global_pool(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    (void)output;
+    if (!shape_of_input(f, n, 0, out)) return;
     for (int32_t i = 2; i < out->rank; i++) out->dim[i] = dim_fixed(1);
 }
 
 const struct shape_rules shape_rules_window[] = {
-    {conv, "Conv ConvInteger"},
+    {conv, "Conv ConvInteger DeformConv"},
+    {conv_quantized, "QLinearConv"},
     {conv_transpose, "ConvTranspose"},
     {pool, "AveragePool LpPool MaxPool"},
+    {unpool, "MaxUnpool"},
     {global_pool, "GlobalAveragePool GlobalLpPool GlobalMaxPool"},
     {NULL, NULL},
 };

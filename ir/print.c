@@ -8,7 +8,7 @@
  *
  * Numbers of tensors are copied from a text, digit by digit, with canonical spacing; floats of
  * attributes and of binary tensors are printed with the fewest digits that read back to the same 32-bit value. Types are
- * printed as they were declared, not as they were inferred. */
+ * printed as they were declared; ir_print_typed has what was inferred, as value_info. */
 #include "onnx.h"
 #include <float.h>
 #include <inttypes.h>
@@ -21,6 +21,7 @@ struct printer {
     FILE *out;
     int indent;                /* of nodes, in steps of three blanks */
     uint32_t opsets, n_opsets; /* imports in force */
+    const bool *declared;      /* by value; NULL: only what was declared has a type */
 };
 
 static void print_graph(struct printer *p, ir_graph g);
@@ -158,14 +159,15 @@ static void print_data(struct printer *p, ir_data d, ir_type type) {
 }
 
 static void print_decl(struct printer *p, const struct ir_decl *decl) {
-    if (decl->type) {
-        print_type(p, decl->type);
+    ir_type type = p->declared ? p->m->value.at[decl->value].type : decl->type;
+    if (type) {
+        print_type(p, type);
         putc(' ', p->out);
     }
     print_name(p, p->m->value.at[decl->value].name);
     if (decl->data) {
         fputs(" = ", p->out);
-        print_data(p, decl->data, decl->type);
+        print_data(p, decl->data, type);
     }
 }
 
@@ -338,6 +340,37 @@ static void print_node(struct printer *p, ir_node node) {
 }
 
 /* From the inputs on. */
+static void start_item(struct printer *p, bool *any) {
+    if (*any) {
+        fputs(",\n", p->out);
+    } else {
+        putc('\n', p->out);
+        print_indent(p, p->indent - 1);
+        fputs("<\n", p->out);
+    }
+    *any = true;
+    print_indent(p, p->indent);
+}
+
+/* What stands between < and > before the nodes, without the end; false if there is nothing. */
+static bool print_items(struct printer *p, const struct ir_graph_info *graph) {
+    bool any = false;
+    for (uint32_t i = 0; i < graph->n_items; i++) {
+        start_item(p, &any);
+        print_decl(p, &p->m->decl.at[graph->items + i]);
+    }
+    for (uint32_t i = 0; p->declared && i < graph->n_nodes; i++) {
+        ir_node n = p->m->node_list.at[graph->nodes + i];
+        for (uint32_t k = 0; k < p->m->node.at[n].n_outputs; k++) {
+            ir_value v = ir_outputs(p->m, n)[k];
+            if (!v || p->declared[v] || !p->m->value.at[v].type) continue;
+            start_item(p, &any);
+            print_decl(p, &(struct ir_decl){.value = v});
+        }
+    }
+    return any;
+}
+
 static void print_graph_body(struct printer *p, ir_graph g) {
     const struct ir_graph_info *graph = &p->m->graph.at[g];
     putc(' ', p->out);
@@ -345,15 +378,8 @@ static void print_graph_body(struct printer *p, ir_graph g) {
     fputs(" => ", p->out);
     print_decls(p, graph->outputs, graph->n_outputs);
     p->indent++;
-    if (graph->n_items) {
-        putc('\n', p->out);
-        print_indent(p, p->indent - 1);
-        fputs("<\n", p->out);
-        for (uint32_t i = 0; i < graph->n_items; i++) {
-            print_indent(p, p->indent);
-            print_decl(p, &p->m->decl.at[graph->items + i]);
-            fputs(i + 1 < graph->n_items ? ",\n" : "\n", p->out);
-        }
+    if (print_items(p, graph)) {
+        fputs("\n", p->out);
         print_indent(p, p->indent - 1);
         fputs(">\n", p->out);
         print_indent(p, p->indent - 1);
@@ -448,11 +474,23 @@ static void print_function(struct printer *p, ir_function function) {
     putc('\n', p->out);
 }
 
+static void print_module(struct printer *p) {
+    print_header(p);
+    print_graph(p, p->m->main);
+    putc('\n', p->out);
+    for (ir_function f = 1; f < p->m->function.n; f++) print_function(p, f);
+}
+
 bool ir_print(const struct ir_module *m, FILE *out) {
     struct printer p = {.m = m, .out = out};
-    print_header(&p);
-    print_graph(&p, m->main);
-    putc('\n', out);
-    for (ir_function f = 1; f < m->function.n; f++) print_function(&p, f);
+    print_module(&p);
     return !p.nul;
+}
+
+void ir_print_typed(const struct ir_module *m, FILE *out) {
+    bool *declared = calloc(m->value.n, sizeof *declared);
+    if (!declared) arena_out_of_memory(m->value.n * sizeof *declared);
+    for (uint32_t i = 0; i < m->decl.n; i++) declared[m->decl.at[i].value] = true;
+    print_module(&(struct printer){.m = m, .out = out, .declared = declared});
+    free(declared);
 }

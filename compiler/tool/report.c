@@ -134,7 +134,10 @@ bool tool_complain_coded(const struct tool *t, enum diag_code code, const char *
 static void print_after(struct compilation *c, enum pipeline_pass pass, void *context) {
     if (strcmp(context, pipeline_pass_name(pass)) != 0) return;
     if (pass < PIPELINE_program) {
-        ir_print(&c->module, stdout);
+        if (pass == PIPELINE_types)
+            ir_print_typed(&c->module, stdout);
+        else
+            ir_print(&c->module, stdout);
         return;
     }
     const struct program *p = &c->program;

@@ -64,7 +64,7 @@ Test(types, element_types) {
     gives("float[2] x", "y = RandomNormalLike (x)", "float[2]");
     gives("float[2] x", "y = RandomNormalLike <dtype = 11> (x)", "double[2]");
     gives("float[2] x", "y = RandomNormal <shape = [3, 4]> ()", "float[3,4]");
-    gives("float[2] x", "y = Multinomial (x)", "int32[]");
+    gives("float[2,5] x", "y = Multinomial <sample_size = 3> (x)", "int32[2,3]");
     gives("float[2] x, float s, int8 z", "y = QuantizeLinear (x, s, z)", "int8[2]");
     gives("float[2] x, float s", "y = QuantizeLinear (x, s)", "uint8[2]");
     gives("int8[2] x, float16 s", "y = DequantizeLinear (x, s)", "float16[2]");
@@ -136,7 +136,9 @@ Test(types, rearranging) {
     gives("float[B,2,3] x", "s = Constant <value_ints = [0, -1]> () y = Reshape (x, s)",
           "float[B,6]");
     gives("float[B,2,3] x", "s = Constant <value_ints = [-1, 6]> () y = Reshape (x, s)",
-          "float[?,6]");
+          "float[B,6]");
+    gives("float[B,2,3] x", "s = Constant <value_ints = [-1, 4]> () y = Reshape (x, s)",
+          "float[?,4]");
     gives("float[B,6] x", "s = Constant <value_ints = [0, 2, 3]> () y = Reshape (x, s)",
           "float[B,2,3]");
     gives("float[B,6] x, int64[3] s", "y = Reshape (x, s)", "float[?,?,?]");

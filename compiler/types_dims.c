@@ -1,0 +1,91 @@
+/* --dim B=32: a symbol is replaced by a number wherever it stands, before types are inferred. */
+#include "types.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct dim_flag {
+    str symbol;
+    int64_t size;
+    bool used;
+};
+
+static bool parse_dim_flag(const struct ir_module *m, const char *text, struct dim_flag *out,
+                           struct diags *d) {
+    const char *equals = strrchr(text, '=');
+    char *end = NULL;
+    errno = 0;
+    long long size = equals ? strtoll(equals + 1, &end, 10) : -1;
+    if (!equals || equals == text || end == equals + 1 || *end || errno || size < 0) {
+        struct diag *e =
+            diag_plain(d, DIAG_DIM_FLAG, "--dim", "'%s' is not of the form NAME=SIZE", text);
+        diag_set_help(d, e, "write --dim B=32");
+        return false;
+    }
+    out->size = size;
+    if (!strtab_find(&m->strings, text, (size_t)(equals - text), &out->symbol)) out->symbol = 0;
+    return true;
+}
+
+static void unused_dim_flag(const struct ir_module *m, const char *text, struct diags *d) {
+    size_t length = (size_t)(strrchr(text, '=') - text);
+    char *name = arena_strndup(&d->arena, text, length);
+    VEC(const char *) symbols = {0};
+    bool *seen = calloc(m->strings.text.n, sizeof *seen);
+    if (!seen) arena_out_of_memory(m->strings.text.n);
+    for (uint32_t i = 0; i < m->dim.n; i++) {
+        str s = m->dim.at[i].symbol;
+        if (s && !seen[s]) vec_push(&symbols, ir_text(m, s));
+        seen[s] = true;
+    }
+    struct diag *e =
+        diag_plain(d, DIAG_DIM_UNUSED, "--dim", "no dimension of the model is called '%s'", name);
+    const char *nearest = diag_nearest(name, symbols.at, symbols.n);
+    if (nearest)
+        diag_set_help(d, e, "did you mean '%s'?", nearest);
+    else if (symbols.n)
+        diag_set_help(d, e, "it has %u, '%s' among them", symbols.n, symbols.at[0]);
+    vec_free(&symbols);
+    free(seen);
+}
+
+/* The type with the symbols replaced; the same handle if it has none of them. */
+static ir_type replace_dims(struct ir_module *m, ir_type t, struct dim_flag *flags, uint32_t n,
+                            ir_type *done) {
+    if (!t || done[t]) return done[t];
+    struct ir_type_info info = m->type.at[t];
+    if (info.elem) info.elem = replace_dims(m, info.elem, flags, n, done);
+    bool changed = info.elem != m->type.at[t].elem;
+    VEC(struct ir_dim) dims = {0};
+    for (int32_t i = 0; i < info.rank; i++) {
+        struct ir_dim d = m->dim.at[info.dims + (uint32_t)i];
+        for (uint32_t k = 0; k < n && d.symbol; k++)
+            if (flags[k].symbol == d.symbol) {
+                d = (struct ir_dim){.size = flags[k].size};
+                flags[k].used = changed = true;
+            }
+        vec_push(&dims, d);
+    }
+    done[t] = changed ? ir_type_add(m, &info, dims.at) : t;
+    vec_free(&dims);
+    return done[t];
+}
+
+bool types_apply_dims(struct ir_module *m, const struct options *o, struct diags *d) {
+    uint32_t n = o->dim.n;
+    if (!n) return true;
+    struct dim_flag *flags = calloc(n, sizeof *flags);
+    ir_type *done = calloc(m->type.n, sizeof *done);
+    if (!flags || !done) arena_out_of_memory(m->type.n * sizeof *done);
+    bool ok = true;
+    for (uint32_t i = 0; i < n; i++) ok &= parse_dim_flag(m, o->dim.at[i], &flags[i], d);
+    if (ok) {
+        for (ir_value v = 1; v < m->value.n; v++)
+            m->value.at[v].type = replace_dims(m, m->value.at[v].type, flags, n, done);
+        for (uint32_t i = 0; i < n; i++)
+            if (!flags[i].used) unused_dim_flag(m, o->dim.at[i], d);
+    }
+    free(flags);
+    free(done);
+    return ok;
+}
