@@ -219,7 +219,7 @@ static void add_loop(struct model *m, struct scope *s, struct node *n, const int
     if (scan) {
         indent(m, s);
         if (n->count < 0)
-            say(m, "s%d = Expand (v%d, any_shape)\n", o, n->in[n->n_state]);
+            say(m, "s%d = Reshape (v%d, any_shape)\n", o, n->in[n->n_state]);
         else
             say(m, "s%d = Reshape (v%d, shape%d)\n", o, n->in[n->n_state], n->count);
         say_outputs(m, s, n);
