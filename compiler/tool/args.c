@@ -47,10 +47,12 @@ void args_print_usage(const struct command *c, FILE *out) {
         for (size_t i = 0; i < args_n_commands; i++)
             fprintf(out, "  %-8s %-20s %s\n", args_commands[i].name, args_commands[i].arguments,
                     args_commands[i].summary);
-        fprintf(out,
-                "\n`ddpc help COMMAND` lists a command's flags. Exit codes: 0 success; 1 input "
-                "rejected, denied or\ndifferent; 2 usage, I/O or a corrupt file; 3 internal "
-                "error.\n");
+        fprintf(
+            out,
+            "\nA MODEL is a .onnx file or ONNX's text, told apart by their bytes; - is standard "
+            "input.\n`ddpc help COMMAND` lists a command's flags. Exit codes: 0 success; 1 input "
+            "rejected, denied or\ndifferent; 2 usage, I/O or a corrupt file; 3 internal "
+            "error.\n");
         return;
     }
     fprintf(out, "usage: ddpc %s %s [--FLAG=VALUE ...]\n%s\n\n", c->name, c->arguments, c->summary);
