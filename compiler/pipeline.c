@@ -18,7 +18,7 @@ static bool run_read(struct compilation *c) {
         struct diag *d =
             diag_plain(&c->diags, DIAG_CANNOT_READ, c->path, "cannot read the model: %s", why);
         diag_set_help(&c->diags, d,
-                      "name a file with ONNX text (.onnxtxt, .ir), or - for standard input");
+                      "name a .onnx file or ONNX text (.onnxtxt, .ir), or - for standard input");
         return false;
     }
     return ir_parse(&c->module, &c->source, &c->diags);

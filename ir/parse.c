@@ -415,7 +415,7 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
         struct diag *g =
             diag_plain(d, DIAG_NOT_TEXT, source->name, "byte %zu is a NUL, which no text holds",
                        (size_t)(nul - source->bytes));
-        diag_set_help(d, g, "a model is a text in UTF-8");
+        diag_set_help(d, g, "a model is a .onnx file or a text in UTF-8");
         p.errors++;
     } else {
         strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));
