@@ -39,6 +39,25 @@ static void add_options(struct compilation *c, struct plan_builder *b) {
         add_number(c, b, "max-buckets", o->max_buckets);
 }
 
+static const char *joined(struct arena *a, const char *list, const char *item) {
+    return *list ? arena_printf(a, "%s,%s", list, item) : item;
+}
+
+/* What the user vouches for: the patterns, and of the file of declarations, whose name means nothing
+ * elsewhere, the operators that the model has, as the file would declare them. */
+static void add_assumptions(struct compilation *c, struct plan_builder *b) {
+    struct program *p = &c->program;
+    const string_list *globs = &c->options->assume_differentiable;
+    const char *list = "";
+    for (uint32_t i = 0; i < globs->n; i++) list = joined(&p->arena, list, globs->at[i]);
+    if (*list) plan_add_option(b, "assume-differentiable", list);
+    list = "";
+    for (uint32_t i = 0; i < p->n_assumed; i++)
+        if (op_get(p->ops, p->assumed[i])->flags & OP_DECLARED)
+            list = joined(&p->arena, list, op_declaration(p->ops, p->assumed[i], &p->arena));
+    if (*list) plan_add_option(b, "ops", list);
+}
+
 struct plan *emit_plan(struct compilation *c) {
     struct plan_builder *b = plan_builder_new();
     struct plan *plan = NULL;
@@ -48,6 +67,7 @@ struct plan *emit_plan(struct compilation *c) {
     if (!b) arena_out_of_memory(1);
     layout_plan(c, b);
     add_options(c, b);
+    add_assumptions(c, b);
     if (!plan_build(b, &bytes, &size)) arena_out_of_memory(size);
     plan = plan_from_memory(bytes, size, &error);
     if (!plan)

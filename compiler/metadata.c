@@ -96,3 +96,32 @@ bool metadata_read(struct builder *b) {
             ok &= read_property(b, &b->m->metadata.at[i]);
     return ok;
 }
+
+static void add_wish(const struct builder *b, wish_list *list, const struct ir_attr_info *a,
+                     bool strings) {
+    if (a->kind != (strings ? IR_ATTR_STRINGS : IR_ATTR_STRING)) return;
+    for (uint32_t i = 0; i < a->n_values; i++) {
+        struct wish w = {ir_text(b->m, b->m->attr_value.at[a->values + i].s), "Gradient", true};
+        vec_push(list, w);
+    }
+}
+
+/* Gradient nodes of ai.onnx.preview.training say what is differentiated by what. A gradient of a
+ * gradient is no loss: none passes a Gradient node. */
+void metadata_gradients(struct builder *b) {
+    const struct ir_module *m = b->m;
+    bool losses = !b->loss.n && !b->specs.n, trainables = !b->trainable.n;
+    uint32_t gradient = op_find(b->p->ops, "ai.onnx.preview.training", "Gradient");
+    for (uint32_t i = b->nodes.n; i-- > 0;) {
+        ir_node n = b->nodes.at[i];
+        ir_attr xs = ir_attr_find(m, n, "xs"), y = ir_attr_find(m, n, "y");
+        if (m->node.at[n].def != gradient || !xs || !y || !m->attr.at[y].n_values) continue;
+        str name = m->attr_value.at[m->attr.at[y].values].s;
+        ir_value of = names_find(b, ir_text(m, name), strtab_len(&m->strings, name));
+        if (of && m->value.at[of].def == IR_DEF_NODE &&
+            m->node.at[m->value.at[of].node].def == gradient)
+            continue;
+        if (losses) add_wish(b, &b->loss, &m->attr.at[y], false);
+        if (trainables) add_wish(b, &b->trainable, &m->attr.at[xs], true);
+    }
+}

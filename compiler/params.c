@@ -243,6 +243,15 @@ static struct candidate *candidate_named(struct builder *b, const char *name) {
     return c->role == ROLE_PARAMETER ? c : NULL;
 }
 
+/* A tensor that --params does not list, as a copy is. */
+static struct candidate *copy_named(struct builder *b, const char *name) {
+    str s;
+    if (!strtab_find(&b->m->strings, name, strlen(name), &s) || s >= b->n_names) return NULL;
+    if (!b->candidate_of[s]) return NULL;
+    struct candidate *c = &b->candidates.at[b->candidate_of[s] - 1];
+    return c->role == ROLE_CONSTANT && !c->literal ? c : NULL;
+}
+
 /* `other` becomes `keep`, which stands first: so do modules count a tensor that has two names. */
 static void merge(struct builder *b, struct candidate *keep, struct candidate *other) {
     struct param *to = &keep->param, *from = &other->param;
@@ -276,6 +285,8 @@ static bool tie(struct builder *b, struct wish w) {
         return true;
     }
     for (int i = 0; i < 2; i++)
+        if (!c[i] && !w.metadata && c[1 - i]) c[i] = copy_named(b, name[i]);
+    for (int i = 0; i < 2; i++)
         if (!c[i])
             return names_unknown(b, (struct wish){name[i], w.flag, w.metadata}, NAME_PARAMETER);
     if (c[0] == c[1]) return true;
@@ -286,7 +297,7 @@ static bool tie(struct builder *b, struct wish w) {
                    ir_type_text(b->m, &b->scratch, c[1]->param.type));
         return false;
     }
-    if (c[0] < c[1])
+    if (c[1]->role == ROLE_CONSTANT || (c[0]->role != ROLE_CONSTANT && c[0] < c[1]))
         merge(b, c[0], c[1]);
     else
         merge(b, c[1], c[0]);
@@ -343,6 +354,7 @@ bool params_build(struct builder *b) {
     else if (!params_listed(b))
         return false;
     if (!apply_flags(b)) return false;
+    exporter_note(b);
 
     struct program *p = b->p;
     p->param_of = arena_new(&p->arena, uint32_t, b->m->value.n);

@@ -5,8 +5,9 @@
  * tensors once, so the copy stands for a second parameter, and no gradient may pass it into the
  * first. A name that is not in the graph was dropped because nothing used it, or was folded into an
  * initializer of another name. Only its size can tell the two apart: without an unlisted
- * initializer of so many elements, nothing was folded. Those of its dimensions, in any order, are
- * the likelier ones and are named first.
+ * initializer of so many elements, nothing was renamed; and only tensors of a name that an exporter
+ * made up can hold several (exporter.c). Those of its dimensions, in any order, are the likelier
+ * ones and are named first.
  *
  * Names in the graph are claimed first and copies second, since the first decide whose copy an
  * Identity is; each pass is one walk over the list, and candidates of a size are found in a sorted
@@ -190,13 +191,14 @@ static pool unlisted(const struct listing *l) {
     return out;
 }
 
-enum { CANDIDATES_SHOWN = 3 };
+enum { CANDIDATES_SHOWN = 3, ABSENT_SHOWN = 3 };
 
 /* `same`, `n`: the likelier ones of the `all` unlisted tensors of its size. */
 static void report_absent(struct listing *l, const struct params_entry *e, const struct sized *same,
                           uint32_t n, uint32_t all) {
     struct builder *b = l->b;
     const char *name = ir_text(b->m, e->name);
+    if (b->exporter && b->absent > ABSENT_SHOWN) return; /* exporter_note says it of all */
     struct diag *g = lines_report(
         &l->file, e->line, DIAG_PARAMS_ABSENT,
         "the model has no '%s'; %u initializer%s of its size could be it under another name", name,
@@ -238,6 +240,7 @@ static const struct sized *likelier(const pool *p, uint32_t low, uint32_t high, 
 static void add_absent(struct listing *l) {
     struct builder *b = l->b;
     pool others = unlisted(l);
+    const char *folded = exporter_folded(b);
     for (uint32_t i = 0; i < l->list.all.n; i++) {
         const struct params_entry *e = &l->list.all.at[i];
         if (l->found[i] || !ir_type_carries_gradient(b->m, e->type)) continue;
@@ -248,10 +251,15 @@ static void add_absent(struct listing *l) {
         while (high < others.n && others.at[high].elements == c.param.elements) high++;
         if (high > low && e->requires_grad) {
             uint32_t likely = 0;
+            b->absent++;
             const struct sized *same =
                 likelier(&others, low, high, form_of(b->m, e->type), &likely);
             if (!l->few) report_absent(l, e, same, likely, high - low);
             c.param.perhaps = ir_value_name(b->m, same->value);
+            b->unaccounted++;
+        } else if (folded && e->requires_grad) {
+            b->absent++;
+            c.param.perhaps = folded;
             b->unaccounted++;
         }
         vec_push(&b->candidates, c);
@@ -295,7 +303,7 @@ static bool check_belongs(struct listing *l) {
         const struct candidate *c = &b->candidates.at[i];
         initializers +=
             c->listed || (!c->literal && c->role != ROLE_STALE && c->role != ROLE_INPUT &&
-                          c->role != ROLE_BUFFER && !params_is_generated(b, c));
+                          c->role != ROLE_BUFFER && !exporter_made_up(b, c));
     }
     size_t prefix = found ? 0 : wrapped(l);
     if (prefix) {

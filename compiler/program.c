@@ -40,6 +40,7 @@ static bool read_wishes(struct builder *b) {
     if (o->step.n || o->loss.n) free_specs(b);
     bool ok = true;
     for (uint32_t i = 0; i < o->step.n; i++) ok &= steps_add_flag(b, o->step.at[i]);
+    metadata_gradients(b);
     return ok;
 }
 
@@ -66,6 +67,7 @@ bool program_build(struct program *p, struct ir_module *m, struct op_table *ops,
     *p = (struct program){.m = m, .ops = ops};
     struct builder b = {.p = p, .m = m, .o = o, .d = d};
     names_build(&b);
+    exporter_recognize(&b);
     bool ok = read_wishes(&b) && names_alias(&b) && params_build(&b) && steps_build(&b);
     if (ok) evidence_judge(&b);
     builder_free(&b);

@@ -1,7 +1,7 @@
 /* What the parts of program_build share while they work; nobody else includes it.
  *
  * metadata.c reads what the model says, names.c finds values by name, params.c and params_list.c decide what is a parameter, losses.c
- * where the gradient starts, steps.c what trains when, evidence.c what it all rests on. program.c
+ * where the gradient starts, steps.c what trains when, exporter.c what got lost, evidence.c what it all rests on. program.c
  * calls them in this order. */
 #ifndef DDPC_PROGRAM_BUILD_H
 #define DDPC_PROGRAM_BUILD_H
@@ -45,6 +45,8 @@ struct step_spec {
     wish_list loss, trainable, frozen, assume;
 };
 
+enum exporter { EXPORTER_OTHER, EXPORTER_TORCHSCRIPT, EXPORTER_DYNAMO };
+
 struct builder {
     struct program *p;
     struct ir_module *m;
@@ -67,6 +69,8 @@ struct builder {
     bool declared;        /* the model declares its parameters */
     bool restricted;      /* --trainable chose among the parameters */
     uint32_t unaccounted; /* parameters of --params that may or may not be in the graph */
+    uint32_t absent;      /* of these, the ones that it does not have by name */
+    enum exporter exporter;
 
     /* program.c: flags, else metadata */
     wish_list loss, trainable, frozen, assume, uniform;
@@ -81,6 +85,8 @@ enum use { USE_STATE = 1, USE_OTHER = 2 };
 
 /* metadata.c: the properties of the model; their lists become wishes. False after reporting. */
 bool metadata_read(struct builder *b);
+/* What Gradient nodes differentiate, where neither flags nor metadata say it. */
+void metadata_gradients(struct builder *b);
 
 /* names.c: the index of names, the walk over the live graphs, the uses. */
 void names_build(struct builder *b);
@@ -115,6 +121,15 @@ void params_add_candidate(struct builder *b, ir_value v, int64_t elements,
                           enum candidate_role role);
 /* params_list.c: the candidates' roles by --params. False after reporting. */
 bool params_listed(struct builder *b);
+
+/* exporter.c: which of PyTorch's exporters wrote the model. */
+void exporter_recognize(struct builder *b);
+/* Whether an exporter made up the name, of a number or of what it folded. */
+bool exporter_made_up(const struct builder *b, const struct candidate *c);
+/* The name of a tensor into which a parameter may be folded; NULL if there is none. */
+const char *exporter_folded(const struct builder *b);
+/* Says what the exporter lost and how to keep it; before the candidates move into the program. */
+void exporter_note(struct builder *b);
 
 /* losses.c: the losses of a step from its wishes or, without any, by the fall-back chain. */
 bool losses_select(struct builder *b, const struct wish *wishes, uint32_t n, struct step *out);

@@ -395,3 +395,28 @@ bool op_table_read(struct op_table *t, const char *path, struct diags *d) {
     source_free(&s);
     return ok;
 }
+
+const char *op_declaration(const struct op_table *t, uint32_t def, struct arena *a) {
+    static const char *const rules[] = {"STOP", "FLOW", "FLOW_IF_FLOAT", "ZERO", "BODY", "STE"};
+    const struct op_def *op = op_get(t, def);
+    const char *s = arena_printf(a, "%s%s%s", op->domain, *op->domain ? "." : "", op->name);
+    for (uint32_t i = 0; i < op->n_inputs; i++) {
+        const struct op_input *in = &t->inputs[op->first_input + i];
+        s = arena_printf(a, "%s %s%s=%s", s, in->name,
+                         in->variadic   ? "*"
+                         : in->optional ? "?"
+                                        : "",
+                         in->state ? "STATE" : rules[in->rule]);
+    }
+    if (op->max_outputs == OP_ANY && op->grad_outputs == UINT32_MAX) return s;
+    s = arena_printf(a, "%s ->", s);
+    uint32_t named = op->max_outputs;
+    if (named == OP_ANY) /* up to the first of those that are all alike */
+        for (named = 31; named && op_output_carries(op, named - 1) == op_output_carries(op, 31);)
+            named--;
+    for (uint32_t i = 0; i < named; i++)
+        s = arena_printf(a, "%s y%u=%s", s, i, op_output_carries(op, i) ? "FLOW" : "STOP");
+    if (op->max_outputs == OP_ANY)
+        s = arena_printf(a, "%s rest*=%s", s, op_output_carries(op, 31) ? "FLOW" : "STOP");
+    return s;
+}

@@ -93,6 +93,9 @@ bool op_table_assumed(const struct op_table *t, const char *glob);
  * after reporting. */
 bool op_table_read(struct op_table *t, const char *path, struct diags *d);
 
+/* The operator as a line of such a file would declare it: `my.domain.Gate x=FLOW -> y=FLOW`. */
+const char *op_declaration(const struct op_table *t, uint32_t def, struct arena *a);
+
 /* 0 if there is no such operator. The domain "" and "ai.onnx" are the same. */
 uint32_t op_find(const struct op_table *t, const char *domain, const char *name);
 /* As op_find, but an operator of a domain with a record "*" gets that, and one matched by

@@ -118,6 +118,17 @@ static const char *nearest_operator(struct verifier *v, const struct ir_node_inf
     return diag_nearest(name, candidates, n);
 }
 
+/* " (aten::linear)" where PyTorch's fallback node, ATen, says which of its operators it stands for. */
+static const char *stands_for(struct verifier *v, ir_node n) {
+    const struct ir_module *m = v->m;
+    ir_attr a = ir_attr_find(m, n, "operator");
+    if (!a || m->attr.at[a].kind != IR_ATTR_STRING || !m->attr.at[a].n_values ||
+        strcmp(ir_text(m, m->node.at[n].op), "ATen") != 0)
+        return "";
+    return arena_printf(&v->d->arena, " (aten::%s)",
+                        ir_text(m, m->attr_value.at[m->attr.at[a].values].s));
+}
+
 static void unknown_operator(struct verifier *v, ir_node n, struct resolved *r) {
     const struct ir_node_info *node = &v->m->node.at[n];
     if (r->reported) {
@@ -126,7 +137,7 @@ static void unknown_operator(struct verifier *v, ir_node n, struct resolved *r) 
     }
     const char *name = full_name(v, r->domain, node->op, node->overload);
     r->reported = diag_at(v->d, DIAG_UNKNOWN_OPERATOR, node->loc, (uint32_t)strlen(name),
-                          "operator '%s' is not known", name);
+                          "operator '%s'%s is not known", name, stands_for(v, n));
     const char *nearest = nearest_operator(v, node), *domain = ir_text(v->m, r->domain);
     const char *pattern = r->domain ? arena_printf(&v->d->arena, "%s.*", domain) : name;
     const char *way = arena_printf(
