@@ -17,7 +17,8 @@ import urllib.parse
 ddpc = pathlib.Path(sys.argv[1]).resolve() / "ddpc"
 
 TEXT = {"text": str}
-PLACE = {"artifactLocation": {"uri": str, "uriBaseId?": {"%SRCROOT%"}}, "region?": {"startLine": int, "startColumn?": int}}
+PLACE = {"artifactLocation": {"uri": str, "uriBaseId?": {"%SRCROOT%"}}, "region?": {"startLine": int, "startColumn?": int,
+                                                                           "endColumn?": int}}
 LOCATION = {"physicalLocation?": PLACE, "message?": TEXT,
             "logicalLocations?": [{"fullyQualifiedName": str, "kind": {"parameter"}}]}
 LEVEL = {"error", "warning", "note"}

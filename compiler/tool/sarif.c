@@ -104,7 +104,16 @@ static json_t *plain_place(struct arena *a, const char *file) {
 
 static json_t *place_of(struct arena *a, struct diags *d, const struct diag *g) {
     if (g->file) return plain_place(a, g->file);
-    return d->source && d->source->name ? sarif_place_in(a, d->source, g->loc) : NULL;
+    if (!d->source || !d->source->name) return NULL;
+    json_t *place = sarif_place_in(a, d->source, g->loc),
+           *region = json_object_get(place, "region");
+    json_int_t from = json_integer_value(json_object_get(region, "startColumn")), to = from;
+    if (!from) return place;
+    const struct source *s = d->source;
+    for (size_t i = g->loc; i < s->size && i - g->loc < g->length && s->bytes[i] != '\n'; i++)
+        to += (s->bytes[i] & 0xc0) != 0x80;
+    json_object_set_new(region, "endColumn", json_integer(to > from ? to : from + 1));
+    return place;
 }
 
 static json_t *locations_of(json_t *place) {
