@@ -105,5 +105,7 @@ bool inline_functions(struct ir_module *m, struct op_table *ops, struct diags *d
  * after reporting that a --dim does not read. */
 bool infer_types(struct ir_module *m, const struct op_table *ops, const struct options *o,
                  struct diags *d);
+/* types_sequence.c: how many nodes have an output of unknown rank or with a '?' afterwards. */
+uint32_t types_unknown_shapes(const struct ir_module *m);
 
 #endif

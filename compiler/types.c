@@ -77,7 +77,8 @@ void types_give(struct typer *x, ir_value v, ir_type inferred, ir_node by) {
     struct shape from, to;
     shape_of_type(m, declared, &to);
     shape_of_type(m, inferred, &from);
-    if (contradict(&to, &from)) report_shape(x, v, inferred, by);
+    bool single = ir_type_elements(m, declared) == 1 && ir_type_elements(m, inferred) == 1;
+    if (!single && contradict(&to, &from)) report_shape(x, v, inferred, by);
     if (a.rank == IR_RANK_UNKNOWN) {
         to = from;
     } else {
@@ -228,7 +229,10 @@ static void infer_operator(struct typer *x, ir_node n, const struct op_def *op) 
         enum ir_dtype dtype;
         bool complete;
         ir_type t = output_type(m, n, from, &dtype, &complete);
-        if (!complete) {
+        if (x->rules[def].sequence) {
+            ir_type more = x->rules[def].sequence(m, n);
+            t = more ? more : t;
+        } else if (!complete) {
             struct shape s = {.rank = IR_RANK_UNKNOWN};
             if (x->rules[def].rule) x->rules[def].rule(&x->facts, n, i, &s);
             t = types_tensor(m, dtype, &s);
@@ -249,6 +253,7 @@ static void infer_node(struct typer *x, ir_node n) {
             op->flags & OP_ASSUMED ? NULL : shape_rule_of(op->domain, op->name);
         x->rules[def].fold = own ? fold_rule_of(op->name) : NULL;
         x->rules[def].types = own ? check_types_rule(op->name) : NULL;
+        x->rules[def].sequence = own ? types_sequence_rule(op->name) : NULL;
     }
     if (x->rules[def].types && !check_types_node(x->m, n, x->rules[def].types, x->d)) x->ok = false;
     if (op->out_dtype != OP_DTYPE_BODY)

@@ -6,6 +6,9 @@
 #include "program.h"
 #include "shapes.h"
 
+/* The type of an operator's output, of or from a sequence; 0: nothing more than the element type. */
+typedef ir_type (*type_rule_of_sequence)(struct ir_module *m, ir_node n);
+
 struct type_before {
     ir_value v;
     ir_type was;
@@ -22,6 +25,7 @@ struct typer {
         shape_rule rule;
         const struct fold_rule *fold;
         const struct type_rule *types;
+        type_rule_of_sequence sequence;
     } * rules; /* by operator, found when first needed */
 
     /* While a loop's body is inferred: what values were before, to start over (types_flow.c). */
@@ -48,5 +52,8 @@ static inline bool types_is_tensor(const struct ir_type_info *t) {
 
 /* types_flow.c: If, Loop, Scan, SequenceMap */
 void types_infer_flow(struct typer *x, ir_node n, const char *op);
+
+/* types_sequence.c; NULL if the operator is none of these */
+type_rule_of_sequence types_sequence_rule(const char *op);
 
 #endif

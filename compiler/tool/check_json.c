@@ -140,6 +140,7 @@ void check_json(const struct check_report *r) {
     json_object_set_new(root, "steps", steps);
     json_object_set_new(root, "branches", branches(t, c));
     json_object_set_new(root, "unknown_operators", unknown_operators(t, &c->program));
+    json_object_set_new(root, "unknown_shapes", json_integer(types_unknown_shapes(&c->module)));
     json_object_set_new(root, "not_taken", not_taken);
     json_object_set_new(root, "denied", reasons);
     gate_json(r, root);

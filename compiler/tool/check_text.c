@@ -358,6 +358,15 @@ static void put_counts(struct report *r, const struct advice *a) {
     fputc('\n', r->out);
 }
 
+/* They are for the times of a plan, not for what is said here. */
+static void put_unknown_shapes(struct report *r) {
+    uint32_t unknown = types_unknown_shapes(&r->c->module);
+    bool recorded = r->c->program.evidence == EVIDENCE_OBSERVED && !r->c->program.traced;
+    if (unknown && !recorded)
+        fprintf(line(r), "the shapes of %u node%s are not known, and with them their times\n", unknown,
+                plural(unknown));
+}
+
 static void put_steps(struct report *r) {
     for (uint32_t s = 0; s < r->a->n_steps; s++) {
         section(r, "STEP");
@@ -393,6 +402,7 @@ void check_text(const struct check_report *report) {
     section(&r, "BASIS");
     fprintf(line(&r), "%s; ", shown(&r, p->basis));
     put_counts(&r, &a->all);
+    put_unknown_shapes(&r);
     put_not_taken(&r);
     gate_text(report);
 }

@@ -176,6 +176,9 @@ static void print_stats(const struct compilation *c, enum pipeline_pass last) {
                              (json_int_t)(c->module.node.n ? c->module.node.n - 1 : 0),
                              "parameters", (json_int_t)c->program.params.n, "peak_rss_bytes",
                              (json_int_t)usage.ru_maxrss * 1024);
+    if (last >= PIPELINE_types)
+        json_object_set_new(root, "unknown_shapes",
+                            json_integer(types_unknown_shapes(&c->module)));
     json_dumpf(root, stderr, JSON_COMPACT | JSON_REAL_PRECISION(6));
     fputc('\n', stderr);
     json_decref(root);

@@ -77,8 +77,8 @@ Test(types, element_types) {
 }
 
 Test(types, containers) {
-    gives("float[2] a", "y = SequenceConstruct (a, a)", "seq(float[])");
-    gives("float[2] a, int64 i", "s = SequenceConstruct (a) y = SequenceAt (s, i)", "float[]");
+    gives("float[2] a", "y = SequenceConstruct (a, a)", "seq(float[2])");
+    gives("float[2] a, int64 i", "s = SequenceConstruct (a) y = SequenceAt (s, i)", "float[2]");
     gives("seq(float16[2]) s, int64 i", "y = SequenceAt (s, i)", "float16[2]");
     gives("seq(float16[2]) s, float16[2] a", "y = SequenceInsert (s, a)", "seq(float16[2])");
     gives("float[2] a", "y = Optional (a)", "optional(float[2])");
