@@ -5,7 +5,8 @@
  * What stands in it gets its gradient through it, yet the module's names are gone; so a listed
  * parameter that such a graph lacks may be in any of these tensors, and is not known to be unused.
  * A transposed copy of a tied table is told from a folded weight by this: all that is listed is
- * there, and the copy is as large as one of it.
+ * there, and the copy is as large as one of it. Optimizers that fold after the export (onnxruntime's,
+ * onnxsim) leave the names of the nodes that they computed.
  *
  * Folding can be switched off, and then every used parameter keeps its name: that is what the note
  * advises, once for all of them. */
@@ -42,9 +43,10 @@ static bool is_fused_bias(const struct builder *b, const char *name) {
 
 bool exporter_made_up(const struct builder *b, const struct candidate *c) {
     if (params_is_generated(b, c)) return true;
-    if (b->exporter != EXPORTER_DYNAMO) return false;
     const char *name = ir_text(b->m, c->param.name);
-    return !strchr(name, '.') || is_fused_bias(b, name);
+    /* What a node computed, and a weight in another layout: an optimizer folded after the export. */
+    if (b->exporter && (*name == '/' || !strncmp(name, "reorder", 7))) return true;
+    return b->exporter == EXPORTER_DYNAMO && (!strchr(name, '.') || is_fused_bias(b, name));
 }
 
 /* Whether --tie says what the tensor is. */
