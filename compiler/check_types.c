@@ -4,7 +4,7 @@
  * anywhere: it looks like a parameter that gets no gradient, and the advice would be to freeze it.
  * Three kinds of mistakes are told apart from what is merely unknown: arithmetic on a mix of values
  * with and without gradients, conditions that are not boolean, trip counts that are not integers.
- * A product of matrices whose sizes do not fit is a warning, since sizes decide times alone.
+ * Sizes that do not fit are a warning, since sizes decide times alone.
  * Mixes of float types are left alone. They are as invalid in ONNX, but stale declarations are
  * common in models converted to half precision, and change nothing here. */
 #include "check_types.h"
@@ -121,6 +121,46 @@ static void check_inner_sizes(const struct ir_module *m, ir_node n, struct diags
                   ir_type_text(m, &d->arena, m->value.at[ir_input(m, n, 1)].type));
 }
 
+/* Of two inputs the first sizes that do not fit, each from the end, if operands are broadcast. */
+static bool misfit(const struct ir_module *m, ir_type a, ir_type b, long long *p, long long *q) {
+    const struct ir_type_info *s = &m->type.at[a], *t = &m->type.at[b];
+    for (int32_t i = 1; i <= s->rank && i <= t->rank; i++) {
+        const struct ir_dim *x = &m->dim.at[s->dims + (uint32_t)(s->rank - i)];
+        const struct ir_dim *y = &m->dim.at[t->dims + (uint32_t)(t->rank - i)];
+        *p = x->size;
+        *q = y->size;
+        if (!x->symbol && !y->symbol && *p >= 0 && *q >= 0 && *p != *q && *p != 1 && *q != 1)
+            return true;
+    }
+    return false;
+}
+
+/* Operands that are broadcast, each with the one before it. */
+static void check_broadcast(const struct ir_module *m, ir_node n, struct diags *d) {
+    static const char *const ops[] = {"Add", "Div", "Max", "Mean", "Min",
+                                      "Mul", "Sub", "Sum", "Where"};
+    const struct ir_node_info *node = &m->node.at[n];
+    bool broadcasts = false;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops && !broadcasts; i++)
+        broadcasts = strcmp(ops[i], ir_text(m, node->op)) == 0;
+    if (!broadcasts || ir_attr_find(m, n, "broadcast"))
+        return; /* before opset 7 it may align left */
+    for (uint32_t i = 1; i < node->n_inputs; i++) {
+        ir_value a = ir_input(m, n, i - 1), b = ir_input(m, n, i);
+        long long p, q;
+        if (!misfit(m, m->value.at[a].type, m->value.at[b].type, &p, &q)) continue;
+        struct diag *g =
+            diag_at(d, DIAG_INNER_SIZES, m->ref_loc.at[node->refs + node->n_outputs + i],
+                    strtab_len(&m->strings, m->value.at[b].name),
+                    "'%s' is %s and '%s' %s: %s broadcasts neither %lld to %lld nor back",
+                    ir_value_name(m, a), ir_type_text(m, &d->arena, m->value.at[a].type),
+                    ir_value_name(m, b), ir_type_text(m, &d->arena, m->value.at[b].type),
+                    ir_text(m, node->op), p, q);
+        diag_set_help(d, g, "sizes must be equal, counted from the last dimension, or 1");
+        return;
+    }
+}
+
 bool check_types_node(const struct ir_module *m, ir_node n, const struct type_rule *rule,
                       struct diags *d) {
     bool ok = true;
@@ -129,5 +169,6 @@ bool check_types_node(const struct ir_module *m, ir_node n, const struct type_ru
         ok &= check_one(m, n, w, d);
     }
     if (ok) check_inner_sizes(m, n, d);
+    if (ok) check_broadcast(m, n, d);
     return ok;
 }

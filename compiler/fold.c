@@ -144,8 +144,8 @@ static bool all_fixed(const struct shape *s) {
 
 /* The elements of an input and its shape; false unless both are of the same, known size. */
 static bool take(const struct context *c, uint32_t input, struct elements *e, struct shape *s) {
-    return ir_input(c->f->m, c->n, input) && shape_of_input(c->f, c->n, input, s) &&
-           all_fixed(s) && facts_elements(c->f, ir_input(c->f->m, c->n, input), e);
+    return ir_input(c->f->m, c->n, input) && shape_of_input(c->f, c->n, input, s) && all_fixed(s) &&
+           facts_elements(c->f, ir_input(c->f->m, c->n, input), e);
 }
 
 /* to[position] = from[offset + position . stride] over all positions of `shape`. */
@@ -190,8 +190,7 @@ static void binary(const struct context *c, struct elements *out) {
 
 static void unary(const struct context *c, struct elements *out) {
     if (!operand(c, 0, out)) return;
-    for (uint32_t k = 0; k < out->n; k++)
-        out->at[k] = c->compute(out->at[k], ELEMENT_UNKNOWN);
+    for (uint32_t k = 0; k < out->n; k++) out->at[k] = c->compute(out->at[k], ELEMENT_UNKNOWN);
 }
 
 static void where(const struct context *c, struct elements *out) {

@@ -71,8 +71,8 @@ bool elements_of_attr_or_input(const struct facts *f, ir_node n, const char *nam
 
 /* Axes and the like: an attribute in early opsets, an input in later ones. False if there is
  * neither; true does not say that the numbers are known. */
-bool numbers_of_attr_or_input(const struct facts *f, ir_node n, const char *name,
-                              uint32_t input, struct numbers *out);
+bool numbers_of_attr_or_input(const struct facts *f, ir_node n, const char *name, uint32_t input,
+                              struct numbers *out);
 
 /* `otherwise` if there is no i-th. */
 static inline int64_t numbers_at(const struct numbers *x, uint32_t i, int64_t otherwise) {

@@ -139,13 +139,14 @@ bool elements_of_attr_or_input(const struct facts *f, ir_node n, const char *nam
     struct numbers x;
     numbers_of_attr(f, n, name, &x);
     out->n = 0;
-    if (!x.known) return ir_input(f->m, n, input) && facts_elements(f, ir_input(f->m, n, input), out);
+    if (!x.known)
+        return ir_input(f->m, n, input) && facts_elements(f, ir_input(f->m, n, input), out);
     for (uint32_t i = 0; i < x.n; i++) out->at[out->n++] = ELEMENT(x.at[i]);
     return true;
 }
 
-bool numbers_of_attr_or_input(const struct facts *f, ir_node n, const char *name,
-                              uint32_t input, struct numbers *out) {
+bool numbers_of_attr_or_input(const struct facts *f, ir_node n, const char *name, uint32_t input,
+                              struct numbers *out) {
     numbers_of_attr(f, n, name, out);
     if (out->known) return true;
     if (!ir_input(f->m, n, input)) return false;
@@ -155,8 +156,9 @@ bool numbers_of_attr_or_input(const struct facts *f, ir_node n, const char *name
 
 const char *shape_attr_string(const struct facts *f, ir_node n, const char *name) {
     const struct ir_attr_info *a = &f->m->attr.at[ir_attr_find(f->m, n, name)];
-    return a->kind == IR_ATTR_STRING && a->n_values ? ir_text(f->m, f->m->attr_value.at[a->values].s)
-                                                    : "";
+    return a->kind == IR_ATTR_STRING && a->n_values
+               ? ir_text(f->m, f->m->attr_value.at[a->values].s)
+               : "";
 }
 
 int32_t shape_axis(int64_t axis, int32_t rank) {

@@ -35,11 +35,15 @@ static void recurrent(const struct facts *f, ir_node n, uint32_t output, struct 
 /* ---- attention ------------------------------------------------------------------------------- */
 
 static struct ir_dim dim_sum(struct ir_dim a, struct ir_dim b) {
-    return dim_is_fixed(b) ? dim_plus(a, b.size) : dim_is_fixed(a) ? dim_plus(b, a.size) : DIM_UNKNOWN;
+    return dim_is_fixed(b)   ? dim_plus(a, b.size)
+           : dim_is_fixed(a) ? dim_plus(b, a.size)
+                             : DIM_UNKNOWN;
 }
 
 static struct ir_dim dim_product(struct ir_dim a, struct ir_dim b) {
-    return dim_is_fixed(b) ? dim_times(a, b.size) : dim_is_fixed(a) ? dim_times(b, a.size) : DIM_UNKNOWN;
+    return dim_is_fixed(b)   ? dim_times(a, b.size)
+           : dim_is_fixed(a) ? dim_times(b, a.size)
+                             : DIM_UNKNOWN;
 }
 
 /* An input of attention as [batch, heads, length, size]. */
@@ -66,7 +70,7 @@ static void attention(const struct facts *f, ir_node n, uint32_t output, struct 
     struct ir_dim all = has_k ? k.dim[2] : DIM_UNKNOWN;
     if (ir_input(f->m, n, 4))
         all = shape_of_input(f, n, 4, &past) && past.rank == 4 ? dim_sum(all, past.dim[2])
-                                                              : DIM_UNKNOWN;
+                                                               : DIM_UNKNOWN;
     if (output == 1 || output == 2) { /* the keys or values with those of the past */
         if (output == 1 ? !has_k : !has_v) return;
         *out = output == 1 ? k : v;
@@ -82,8 +86,7 @@ static void attention(const struct facts *f, ir_node n, uint32_t output, struct 
     }
 }
 
-static void linear_attention(const struct facts *f, ir_node n, uint32_t output,
-                             struct shape *out) {
+static void linear_attention(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     shape_give_up(out);
     if (output == 1) {
         shape_of_input(f, n, 3, out);

@@ -24,7 +24,8 @@ static bool scales_of_attr(const struct facts *f, ir_node n, const char *name, d
 static void by_sizes(const struct facts *f, ir_node n, const struct elements *sizes,
                      const struct numbers *axes, struct shape *out) {
     const char *policy = shape_attr_string(f, n, "keep_aspect_ratio_policy");
-    bool larger = strcmp(policy, "not_smaller") == 0, keep = larger || !strcmp(policy, "not_larger");
+    bool larger = strcmp(policy, "not_smaller") == 0,
+         keep = larger || !strcmp(policy, "not_larger");
     double scale = larger ? 0 : 1e30;
     bool known = true;
     for (uint32_t i = 0; i < sizes->n; i++) {
@@ -96,8 +97,7 @@ static void space_to_depth(const struct facts *f, ir_node n, uint32_t output, st
     for (int32_t i = 2; i < 4; i++) out->dim[i] = dim_over(out->dim[i], block);
 }
 
-static void columns_to_image(const struct facts *f, ir_node n, uint32_t output,
-                             struct shape *out) {
+static void columns_to_image(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     struct elements image;
     struct numbers block;
     struct shape x;
@@ -175,14 +175,9 @@ static void decoded(const struct facts *f, ir_node n, uint32_t output, struct sh
 /* ---- which operator has which ---------------------------------------------------------------- */
 
 const struct shape_rules shape_rules_image[] = {
-    {resize, "Resize Upsample"},
-    {depth_to_space, "DepthToSpace"},
-    {space_to_depth, "SpaceToDepth"},
-    {columns_to_image, "Col2Im"},
-    {crop_or_pad, "CenterCropPad"},
-    {grid_sample, "GridSample"},
-    {affine_grid, "AffineGrid"},
-    {regions, "RoiAlign MaxRoiPool"},
-    {decoded, "ImageDecoder"},
-    {NULL, NULL},
+    {resize, "Resize Upsample"},      {depth_to_space, "DepthToSpace"},
+    {space_to_depth, "SpaceToDepth"}, {columns_to_image, "Col2Im"},
+    {crop_or_pad, "CenterCropPad"},   {grid_sample, "GridSample"},
+    {affine_grid, "AffineGrid"},      {regions, "RoiAlign MaxRoiPool"},
+    {decoded, "ImageDecoder"},        {NULL, NULL},
 };

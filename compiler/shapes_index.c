@@ -109,8 +109,7 @@ static void chosen_boxes(const struct facts *f, ir_node n, uint32_t output, stru
 
 static void sample(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     (void)output;
-    if (!shape_of_input(f, n, 0, out) || out->rank != 2)
-        shape_set_rank(out, 2);
+    if (!shape_of_input(f, n, 0, out) || out->rank != 2) shape_set_rank(out, 2);
     out->dim[1] = dim_fixed(ir_attr_int(f->m, n, "sample_size", 1));
 }
 

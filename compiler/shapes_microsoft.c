@@ -110,9 +110,10 @@ static void half_of_last(const struct facts *f, ir_node n, uint32_t output, stru
 }
 
 const struct shape_rules shape_rules_microsoft[] = {
-    {as_input, "BiasAdd BiasDropout BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm Inverse "
-               "LayerNormalization QuantizeLinear QuickGelu RelativePositionBias RotaryEmbedding "
-               "SimplifiedLayerNormalization BitmaskDropout SkipGroupNorm"},
+    {as_input,
+     "BiasAdd BiasDropout BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm Inverse "
+     "LayerNormalization QuantizeLinear QuickGelu RelativePositionBias RotaryEmbedding "
+     "SimplifiedLayerNormalization BitmaskDropout SkipGroupNorm"},
     {broadcast, "QLinearAdd QLinearMul"},
     {skip_normalization, "SkipLayerNormalization SkipSimplifiedLayerNormalization"},
     {embedding, "EmbedLayerNormalization"},

@@ -245,9 +245,9 @@ static void slice(const struct facts *f, ir_node n, uint32_t output, struct shap
         int32_t axis = shape_axis(has_axes ? axes.at[i] : i, out->rank);
         if (axis < 0) continue;
         bool known = counted && i < starts.n && (!has_steps || steps.known);
-        out->dim[axis] = known ? cut(out->dim[axis], starts.at[i], ends.at[i],
-                                     numbers_at(&steps, i, 1))
-                               : DIM_UNKNOWN;
+        out->dim[axis] =
+            known ? cut(out->dim[axis], starts.at[i], ends.at[i], numbers_at(&steps, i, 1))
+                  : DIM_UNKNOWN;
     }
 }
 
@@ -278,8 +278,7 @@ static void tile(const struct facts *f, ir_node n, uint32_t output, struct shape
     }
     bool counted = elements_of_attr_or_input(f, n, "repeats", 1, &repeats);
     for (int32_t i = 0; i < out->rank; i++) {
-        struct element times =
-            counted && (uint32_t)i < repeats.n ? repeats.at[i] : ELEMENT_UNKNOWN;
+        struct element times = counted && (uint32_t)i < repeats.n ? repeats.at[i] : ELEMENT_UNKNOWN;
         bool one = dim_is_fixed(out->dim[i]) && out->dim[i].size == 1;
         if (one)
             out->dim[i] = element_dim(times);
@@ -305,27 +304,17 @@ static void pad(const struct facts *f, ir_node n, uint32_t output, struct shape 
     for (uint32_t i = 0; i < count; i++) {
         int32_t axis = shape_axis(has_axes ? axes.at[i] : i, out->rank);
         struct element before = pads.at[i], after = pads.at[i + count];
-        bool known = before.known && after.known && number_is_sane(before.n) &&
-                     number_is_sane(after.n);
+        bool known =
+            before.known && after.known && number_is_sane(before.n) && number_is_sane(after.n);
         if (axis >= 0)
-            out->dim[axis] =
-                known ? dim_plus(out->dim[axis], before.n + after.n) : DIM_UNKNOWN;
+            out->dim[axis] = known ? dim_plus(out->dim[axis], before.n + after.n) : DIM_UNKNOWN;
     }
 }
 
 /* ---- which operator has which ---------------------------------------------------------------- */
 
 const struct shape_rules shape_rules_move[] = {
-    {transpose, "Transpose"},
-    {reshape, "Reshape"},
-    {flatten, "Flatten"},
-    {squeeze, "Squeeze"},
-    {unsqueeze, "Unsqueeze"},
-    {concat, "Concat"},
-    {split, "Split"},
-    {slice, "Slice"},
-    {expand, "Expand"},
-    {tile, "Tile"},
-    {pad, "Pad"},
-    {NULL, NULL},
+    {transpose, "Transpose"}, {reshape, "Reshape"}, {flatten, "Flatten"}, {squeeze, "Squeeze"},
+    {unsqueeze, "Unsqueeze"}, {concat, "Concat"},   {split, "Split"},     {slice, "Slice"},
+    {expand, "Expand"},       {tile, "Tile"},       {pad, "Pad"},         {NULL, NULL},
 };

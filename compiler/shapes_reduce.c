@@ -40,8 +40,7 @@ static void matmul(const struct facts *f, ir_node n, uint32_t output, struct sha
     multiply(f, n, 1, out);
 }
 
-static void matmul_quantized(const struct facts *f, ir_node n, uint32_t output,
-                             struct shape *out) {
+static void matmul_quantized(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     (void)output;
     multiply(f, n, 3, out);
 }

@@ -4,8 +4,7 @@
 
 /* ---- as the inputs --------------------------------------------------------------------------- */
 
-static void same_as_input(const struct facts *f, ir_node n, uint32_t output,
-                          struct shape *out) {
+static void same_as_input(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     (void)output;
     shape_of_input(f, n, 0, out);
 }
@@ -34,8 +33,7 @@ static void dynamic_quantization(const struct facts *f, ir_node n, uint32_t outp
         shape_of_input(f, n, 0, out);
 }
 
-static void broadcast_all(const struct facts *f, ir_node n, uint32_t output,
-                          struct shape *out) {
+static void broadcast_all(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     (void)output;
     shape_of_input(f, n, 0, out);
     if (ir_attr_int(f->m, n, "broadcast", 0)) return; /* before opset 7: as the first */
@@ -73,8 +71,7 @@ static void constant(const struct facts *f, ir_node n, uint32_t output, struct s
     }
 }
 
-static void from_shape_input(const struct facts *f, ir_node n, uint32_t output,
-                             struct shape *out) {
+static void from_shape_input(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     struct elements sizes;
     (void)output;
     shape_give_up(out);
@@ -91,7 +88,8 @@ const struct shape_rules shape_rules_same[] = {
      "Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Dropout Elu Erf Exp EyeLike Floor "
      "Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization "
      "IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
-     "Neg Not QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal RegexFullMatch "
+     "Neg Not PRelu QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal "
+     "RegexFullMatch "
      "Relu ReverseSequence RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink "
      "Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt StopGradient Swish Tan Tanh "
      "TensorScatter ThresholdedRelu Trilu"},
@@ -100,7 +98,7 @@ const struct shape_rules shape_rules_same[] = {
     {dynamic_quantization, "DynamicQuantizeLinear"},
     {broadcast_all,
      "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less "
-     "LessOrEqual Max Mean Min Mod Mul Or PRelu Pow StringConcat Sub Sum SwiGLU Where Xor"},
+     "LessOrEqual Max Mean Min Mod Mul Or Pow StringConcat Sub Sum SwiGLU Where Xor"},
     {scalar, "Size SequenceLength OptionalHasElement"},
     {constant, "Constant"},
     {from_shape_input, "ConstantOfShape RandomNormal RandomUniform"},

@@ -70,8 +70,7 @@ static void conv_quantized(const struct facts *f, ir_node n, uint32_t output, st
     convolve(f, n, 3, out);
 }
 
-static void conv_transpose(const struct facts *f, ir_node n, uint32_t output,
-                           struct shape *out) {
+static void conv_transpose(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
     struct shape x, w;
     struct window window;
     (void)output;

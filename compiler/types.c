@@ -29,7 +29,8 @@ static void report_shape(struct typer *x, ir_value v, ir_type inferred, ir_node 
                 ir_type_text(m, &x->d->arena, inferred));
     if (m->node.at[by].loc != value->loc)
         diag_add_note(x->d, g, m->node.at[by].loc, "it is made here");
-    diag_set_help(x->d, g, "correct the declaration, or leave it out: the shape follows from the operator");
+    diag_set_help(x->d, g,
+                  "correct the declaration, or leave it out: the shape follows from the operator");
 }
 
 /* Whether the shapes cannot both be right. */
@@ -249,8 +250,7 @@ static void infer_node(struct typer *x, ir_node n) {
     if (!x->rules[def].known) {
         bool own = !*op->domain || strcmp(op->domain, "ddpc") == 0;
         x->rules[def].known = true;
-        x->rules[def].rule =
-            op->flags & OP_ASSUMED ? NULL : shape_rule_of(op->domain, op->name);
+        x->rules[def].rule = op->flags & OP_ASSUMED ? NULL : shape_rule_of(op->domain, op->name);
         x->rules[def].fold = own ? fold_rule_of(op->name) : NULL;
         x->rules[def].types = own ? check_types_rule(op->name) : NULL;
         x->rules[def].sequence = own ? types_sequence_rule(op->name) : NULL;

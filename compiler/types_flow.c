@@ -28,8 +28,8 @@ static ir_value node_output(const struct ir_module *m, ir_node n, uint32_t i) {
 /* The elements of a value that may have come from either. */
 static void join_elements(struct typer *x, ir_value a, ir_value b, ir_value out) {
     struct elements p, q;
-    if (!a || !b || !out || !facts_elements(&x->facts, a, &p) || !facts_elements(&x->facts, b, &q) ||
-        p.n != q.n)
+    if (!a || !b || !out || !facts_elements(&x->facts, a, &p) ||
+        !facts_elements(&x->facts, b, &q) || p.n != q.n)
         return;
     for (uint32_t i = 0; i < p.n; i++)
         if (!element_same(p.at[i], q.at[i])) p.at[i] = ELEMENT_UNKNOWN;
@@ -51,7 +51,8 @@ static void infer_if(struct typer *x, ir_node n) {
             yes = no;
     }
     for (uint32_t i = 0; i < m->node.at[n].n_outputs; i++) {
-        ir_value a = graph_output(m, yes, i), b = graph_output(m, no, i), out = node_output(m, n, i);
+        ir_value a = graph_output(m, yes, i), b = graph_output(m, no, i),
+                 out = node_output(m, n, i);
         types_give(x, out, types_join(m, m->value.at[a].type, m->value.at[b].type), n);
         join_elements(x, a, b, out);
     }
@@ -211,10 +212,10 @@ static void infer_scan(struct typer *x, ir_node n) {
     }
     infer_body(x, body, 0, 0, states, state);
     for (uint32_t i = 0; i < m->node.at[n].n_outputs; i++) {
-        ir_type t = i < states ? state[i]
-                               : along_axis(m, graph_output_type(m, body, i),
-                                            axis_of(m, n, "scan_output_axes", i - states), true,
-                                            length);
+        ir_type t = i < states
+                        ? state[i]
+                        : along_axis(m, graph_output_type(m, body, i),
+                                     axis_of(m, n, "scan_output_axes", i - states), true, length);
         if (batched) t = along_axis(m, t, 0, true, batch);
         types_give(x, node_output(m, n, i), t, n);
     }
