@@ -16,7 +16,7 @@ struct shape_rules {
 
 extern const struct shape_rules shape_rules_same[], shape_rules_window[], shape_rules_move[],
     shape_rules_index[], shape_rules_reduce[], shape_rules_attention[], shape_rules_image[],
-    shape_rules_signal[], shape_rules_microsoft[], shape_rules_ml[];
+    shape_rules_signal[], shape_rules_microsoft[], shape_rules_ml[], shape_rules_training[];
 
 /* Whether a list separated by spaces has the word. */
 bool shape_word_in(const char *words, const char *word);

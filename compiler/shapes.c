@@ -212,14 +212,45 @@ static shape_rule find(const struct shape_rules *family, const char *op) {
     return NULL;
 }
 
-shape_rule shape_rule_of(const char *domain, const char *op) {
-    const struct shape_rules *const onnx[] = {
+static shape_rule find_onnx(const char *op) {
+    const struct shape_rules *const families[] = {
         shape_rules_same,   shape_rules_window,    shape_rules_move,  shape_rules_index,
         shape_rules_reduce, shape_rules_attention, shape_rules_image, shape_rules_signal};
     shape_rule rule = NULL;
-    if (strcmp(domain, "com.microsoft") == 0) return find(shape_rules_microsoft, op);
-    if (strcmp(domain, "ai.onnx.ml") == 0) return find(shape_rules_ml, op);
-    if (strcmp(domain, "ai.onnx.preview") && strcmp(domain, "ddpc") && *domain) return NULL;
-    for (size_t i = 0; i < sizeof onnx / sizeof *onnx && !rule; i++) rule = find(onnx[i], op);
+    for (size_t i = 0; i < sizeof families / sizeof *families && !rule; i++)
+        rule = find(families[i], op);
     return rule;
+}
+
+/* Operators of com.microsoft whose inputs and shapes are those of ONNX's. */
+static const struct {
+    const char *op, *as;
+} like_onnx[] = {
+    {"CausalConvWithState", "CausalConvWithState"},
+    {"FusedConv", "Conv"},
+    {"FusedGemm", "Gemm"},
+    {"GatherND", "GatherND"},
+    {"GridSample", "GridSample"},
+    {"LinearAttention", "LinearAttention"},
+    {"MatMulInteger16", "MatMulInteger"},
+    {"DynamicQuantizeMatMul", "MatMul"},
+    {"GemmFastGelu", "MatMul"},
+    {"Pad", "Pad"},
+    {"QLinearConv", "QLinearConv"},
+    {"Range", "Range"},
+    {"SwiGLU", "SwiGLU"},
+    {"Trilu", "Trilu"},
+    {"Unique", "Unique"},
+};
+
+shape_rule shape_rule_of(const char *domain, const char *op) {
+    if (strcmp(domain, "com.microsoft") == 0) {
+        for (size_t i = 0; i < sizeof like_onnx / sizeof *like_onnx; i++)
+            if (strcmp(like_onnx[i].op, op) == 0) return find_onnx(like_onnx[i].as);
+        return find(shape_rules_microsoft, op);
+    }
+    if (strcmp(domain, "ai.onnx.ml") == 0) return find(shape_rules_ml, op);
+    if (strcmp(domain, "ai.onnx.preview.training") == 0) return find(shape_rules_training, op);
+    bool own = !*domain || !strcmp(domain, "ddpc") || !strcmp(domain, "ai.onnx.preview");
+    return own ? find_onnx(op) : NULL;
 }

@@ -113,11 +113,12 @@ const struct shape_rules shape_rules_microsoft[] = {
     {as_input,
      "BiasAdd BiasDropout BiasGelu BiasSoftmax DequantizeLinear FastGelu Gelu GroupNorm Inverse "
      "LayerNormalization QuantizeLinear QuickGelu RelativePositionBias RotaryEmbedding "
-     "SimplifiedLayerNormalization BitmaskDropout SkipGroupNorm"},
-    {broadcast, "QLinearAdd QLinearMul"},
+     "SimplifiedLayerNormalization BitmaskDropout SkipGroupNorm QLinearLeakyRelu QLinearSigmoid "
+     "QLinearSoftmax LongformerAttention MoE QMoE"},
+    {broadcast, "ComplexMul ComplexMulConj"},
     {skip_normalization, "SkipLayerNormalization SkipSimplifiedLayerNormalization"},
     {embedding, "EmbedLayerNormalization"},
-    {attention, "Attention"},
+    {attention, "Attention QAttention"},
     {multi_head, "MultiHeadAttention DecoderMaskedMultiHeadAttention"},
     {group_query, "GroupQueryAttention"},
     {matmul_bits, "MatMulNBits MatMulBnb4"},

@@ -84,17 +84,20 @@ static void from_shape_input(const struct facts *f, ir_node n, uint32_t output, 
 
 const struct shape_rules shape_rules_same[] = {
     {same_as_input,
-     "Abs Acos Acosh Asin Asinh Atan Atanh Bernoulli BitCast BitwiseNot Cast CastLike Ceil "
+     "Abs Affine Acos Acosh Asin Asinh Atan Atanh Bernoulli BitCast BitwiseNot Cast CastLike Ceil "
      "Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Dropout Elu Erf Exp EyeLike Floor "
      "Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization "
-     "IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
-     "Neg Not PRelu QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal "
+     "ImageScaler IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization "
+     "MeanVarianceNormalization Mish "
+     "Neg Not PRelu ParametricSoftplus QuantizeLinear RMSNormalization RandomNormalLike "
+     "RandomUniformLike Reciprocal "
      "RegexFullMatch "
-     "Relu ReverseSequence RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink "
+     "Relu ReverseSequence RotaryEmbedding Round Scatter ScatterElements ScatterND Scale "
+     "ScaledTanh Selu Shrink "
      "Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt StopGradient Swish Tan Tanh "
      "TensorScatter ThresholdedRelu Trilu"},
     {batch_normalization, "BatchNormalization"},
-    {layer_normalization, "LayerNormalization"},
+    {layer_normalization, "LayerNormalization SimplifiedLayerNormalization"},
     {dynamic_quantization, "DynamicQuantizeLinear"},
     {broadcast_all,
      "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less "
@@ -102,5 +105,20 @@ const struct shape_rules shape_rules_same[] = {
     {scalar, "Size SequenceLength OptionalHasElement"},
     {constant, "Constant"},
     {from_shape_input, "ConstantOfShape RandomNormal RandomUniform"},
+    {NULL, NULL},
+};
+
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+/* Behind a rate and a time stand n parameters, n gradients, and n of each kind of state; the outputs
+ * are the new parameters and states. */
+static void optimizer(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
+    uint32_t n_inputs = f->m->node.at[n].n_inputs, n_outputs = f->m->node.at[n].n_outputs;
+    uint32_t count = n_inputs > n_outputs + 2 ? n_inputs - 2 - n_outputs : 0;
+    shape_of_input(f, n, 2 + output + (output < count ? 0 : count), out);
+}
+
+const struct shape_rules shape_rules_training[] = {
+    {optimizer, "Adagrad Adam Momentum"},
     {NULL, NULL},
 };

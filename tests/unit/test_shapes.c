@@ -211,6 +211,28 @@ Test(shapes, attention) {
           "z, y = Attention (q, k, v, , p, p)", "float[B,4,7,8]"}, );
 }
 
+Test(shapes, other_domains) {
+    const char *all = "\"\" : 21, \"com.microsoft\" : 1, \"ai.onnx.preview.training\" : 1";
+    ROWS(all,
+         {"float[B,S,32] x, float[32] s",
+          "y, a, b, c = com.microsoft.SkipLayerNormalization (x, x, s, s)", "float[B,S,32]"},
+         {"float[B,S,32] x, float[32,96] w", "y = com.microsoft.Attention <num_heads = 4> (x, w)",
+          "float[B,S,32]"},
+         {"float[B,S,32] x, int32[B] l, int32 t",
+          "y = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2> "
+          "(x, , , , , l, t)",
+          "float[B,S,16]"},
+         {"int32[B,S] i, float[99,32] e, float[50,32] p, float[32] s",
+          "y, m = com.microsoft.EmbedLayerNormalization (i, , e, p, , s, s)", "float[B,S,32]"},
+         {"float[B,6,4] a, float[6,5] b", "y = com.microsoft.FusedMatMul <transA = 1> (a, b)",
+          "float[B,4,5]"},
+         {"float[1,3,8,8] x, float[4,3,3,3] w", "y = com.microsoft.FusedConv (x, w)",
+          "float[1,4,6,6]"},
+         {"float r, int64 t, float[2] x, float[3] z",
+          "a, b, c, y = ai.onnx.preview.training.Adagrad (r, t, x, z, x, z, x, z)",
+          "undefined[3]"}, );
+}
+
 Test(shapes, sequences) {
     ROWS(ONNX, {"float[2,3] a, float[5,3] b", "y = SequenceConstruct (a, b)", "seq(float[?,3])"},
          {"seq(float[2,3]) s, float[2,4] b", "y = SequenceInsert (s, b)", "seq(float[2,?])"},
