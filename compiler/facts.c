@@ -46,7 +46,9 @@ bool facts_elements(const struct facts *f, ir_value v, struct elements *out) {
     }
     if (info->def == IR_DEF_INITIALIZER && !info->also_input) {
         const int64_t *ints;
+        int64_t count = ir_type_elements(f->m, info->type);
         out->n = ir_data_ints(f->m, info->data, &ints);
+        if (count >= 0 && count != out->n) out->n = 0; /* several packed into one number */
         for (uint32_t i = 0; i < out->n; i++) out->at[i] = ELEMENT(ints[i]);
         if (out->n) return true;
     }

@@ -142,10 +142,11 @@ static bool all_fixed(const struct shape *s) {
     return s->rank >= 0;
 }
 
-/* The elements of an input and its shape; false unless both are of the same, known size. */
+/* The elements of an input and its shape; false unless both are of the same, known size and not 0. */
 static bool take(const struct context *c, uint32_t input, struct elements *e, struct shape *s) {
-    return ir_input(c->f->m, c->n, input) && shape_of_input(c->f, c->n, input, s) && all_fixed(s) &&
-           facts_elements(c->f, ir_input(c->f->m, c->n, input), e);
+    int64_t n = ir_type_elements(c->f->m, c->f->m->value.at[ir_input(c->f->m, c->n, input)].type);
+    return n > 0 && shape_of_input(c->f, c->n, input, s) &&
+           facts_elements(c->f, ir_input(c->f->m, c->n, input), e) && e->n == n;
 }
 
 /* to[position] = from[offset + position . stride] over all positions of `shape`. */
@@ -292,6 +293,7 @@ static void sliced(const struct context *c, struct elements *out) {
         if (start < 0) start = start < -size ? 0 : start + size;
         offset += (start > last ? last : start) * stride[axis];
         stride[axis] *= step;
+        if (!number_is_sane(stride[axis])) return;
     }
     walk(&c->shape, stride, offset, &e, out);
 }
@@ -307,7 +309,9 @@ static void split(const struct context *c, struct elements *out) {
     for (uint32_t i = 0; i < c->output; i++) {
         struct shape other;
         shape_of_type(c->f->m, c->f->m->value.at[ir_outputs(c->f->m, c->n)[i]].type, &other);
-        if (other.rank != s.rank || !dim_is_fixed(other.dim[axis])) return;
+        if (other.rank != s.rank || !number_is_sane(other.dim[axis].size) ||
+            !dim_is_fixed(other.dim[axis]))
+            return;
         before += other.dim[axis].size;
     }
     walk(&c->shape, stride, before * stride[axis], &e, out);

@@ -44,7 +44,7 @@ static void by_sizes(const struct facts *f, ir_node n, const struct elements *si
         int32_t axis = shape_axis(numbers_at(axes, i, i), out->rank);
         if (axis < 0) continue;
         double size = known ? scale * (double)out->dim[axis].size + 0.5 : -1;
-        out->dim[axis] = dim_fixed(size <= 1 << 30 ? (int64_t)size : -1);
+        out->dim[axis] = dim_fixed(size >= 0 && size <= 1 << 30 ? (int64_t)size : -1);
     }
 }
 

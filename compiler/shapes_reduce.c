@@ -136,6 +136,7 @@ static bool read_term(struct einsum *e, const char *term, size_t length, const s
             axis++;
             continue;
         }
+        if (axis + x->rank - letters > x->rank) return false; /* dots twice */
         struct shape own = {.rank = x->rank - letters};
         for (int32_t k = 0; k < own.rank; k++) own.dim[k] = x->dim[axis + k];
         shape_broadcast(&e->dots, &own);
