@@ -208,11 +208,6 @@ static ir_value search(struct search *s) {
     return 0;
 }
 
-static const char *branch_name(void *context, uint32_t variable) {
-    const struct branches *b = context;
-    return b->all.at[variable].name;
-}
-
 /* "only when keep" or "only in batch 2 of 3", if it is not always and about branches alone. */
 static void print_guard(struct search *s, ir_value v) {
     bdd may = s->f->may[v];
@@ -222,7 +217,7 @@ static void print_guard(struct search *s, ir_value v) {
     if (batches)
         fprintf(s->out, "  only %s", batches);
     else if (on.n && on.at[on.n - 1] < s->b->all.n)
-        fprintf(s->out, "  only when %s", bdd_text(s->b->bdd, may, &s->arena, branch_name, s->b));
+        fprintf(s->out, "  only when %s", branches_text(s->b, may, &s->arena));
     vec_free(&on);
 }
 

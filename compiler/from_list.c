@@ -240,11 +240,6 @@ static bool match_globs(const struct reader *r, const string_list *globs, const 
     return ok;
 }
 
-static const char *branch_name(void *context, uint32_t variable) {
-    const struct branches *b = context;
-    return b->all.at[variable].name;
-}
-
 static void classify(struct reader *r, const struct step *step, struct reach *out) {
     struct program *p = r->p;
     *out = (struct reach){.gradient = arena_new(&p->arena, struct gradient, p->params.n),
@@ -269,7 +264,7 @@ static void classify(struct reader *r, const struct step *step, struct reach *ou
         if (g->class == GRAD_FROZEN) says = "is not among what trains";
         if (g->class == GRAD_NEVER) says = "has a guard that is never true";
         if (g->class == GRAD_CONDITIONAL) {
-            g->guard = bdd_text(r->b->bdd, g->may, &p->arena, branch_name, r->b);
+            g->guard = branches_text(r->b, g->may, &p->arena);
             g->guard_words = arena_printf(&p->arena, "when %s", g->guard);
             says = arena_printf(&p->arena, "only when %s", g->guard);
         }

@@ -73,13 +73,13 @@ static const char *batches_text(uint32_t *batch, uint32_t n, struct arena *a) {
     return text;
 }
 
+/* place[i] is that of the guard's variable i. */
 static const char *words(const struct paths *s, const struct branches *b, const bdd_support *on,
-                         bdd guard, struct arena *a) {
+                         const uint32_t *place, bdd guard, struct arena *a) {
     VEC(uint32_t) batches = {0};
-    bool *value = calloc(on->at[on->n - 1] + 1, sizeof *value);
-    if (!value) arena_out_of_memory(on->n);
+    bool *value = arena_new(a, bool, on->at[on->n - 1] + 1);
     for (uint32_t k = 0; k < s->all.n; k++) {
-        for (uint32_t i = 0; i < on->n; i++) value[on->at[i]] = place_of(s, b, on->at[i]) == k;
+        for (uint32_t i = 0; i < on->n; i++) value[on->at[i]] = place[i] == k;
         if (!bdd_eval(b->bdd, guard, value)) continue;
         for (uint32_t i = 0; i < s->all.at[k].n; i++)
             vec_push(&batches, s->batch.at[s->all.at[k].first + i]);
@@ -87,7 +87,6 @@ static const char *words(const struct paths *s, const struct branches *b, const 
     const char *text = NULL;
     if (batches.n)
         text = arena_printf(a, "in %s of %u", batches_text(batches.at, batches.n, a), s->batch.n);
-    free(value);
     vec_free(&batches);
     return text;
 }
@@ -97,11 +96,12 @@ const char *paths_words(const struct program *p, const struct branches *b, bdd g
     const char *text = NULL;
     bdd_support on = {0};
     bdd_support_of(b->bdd, guard, &on);
+    uint32_t *place = p->paths.n ? arena_new(a, uint32_t, on.n) : NULL;
     for (uint32_t i = 0; i < p->paths.n && !text; i++) {
         const struct paths *s = &p->paths.at[i];
         uint32_t known = 0;
-        while (known < on.n && place_of(s, b, on.at[known]) < s->all.n) known++;
-        if (known && known == on.n) text = words(s, b, &on, guard, a);
+        while (known < on.n && (place[known] = place_of(s, b, on.at[known])) < s->all.n) known++;
+        if (known && known == on.n) text = words(s, b, &on, place, guard, a);
     }
     vec_free(&on);
     return text;

@@ -36,6 +36,10 @@ static const char *branch_name(void *context, uint32_t variable) {
     return variable < b->all.n ? b->all.at[variable].name : "?";
 }
 
+const char *branches_text(const struct branches *b, bdd f, struct arena *a) {
+    return bdd_text(b->bdd, f, a, branch_name, (void *)b);
+}
+
 /* ---- classes --------------------------------------------------------------------------------- */
 
 static void unite_value(struct flow *f, struct gradient *g, ir_value v) {
@@ -87,7 +91,7 @@ static const struct guard_text *guard_text(struct guard_texts *t, bdd guard) {
         struct guard_text *at = &t->slots.at[i & (t->slots.n - 1)];
         if (!at->text) {
             at->f = guard;
-            at->text = bdd_text(t->b->bdd, guard, t->a, branch_name, t->b);
+            at->text = branches_text(t->b, guard, t->a);
             at->words = guard_words(t, guard, at->text);
         }
         if (at->f == guard) return at;

@@ -56,6 +56,8 @@ struct branches {
 enum { BRANCHES_MAX_NODES = 1000000 }; /* of their decision diagrams */
 void branches_init(struct branches *b);
 void branches_free(struct branches *b);
+/* A condition in words of the branches, as bdd_text; in the arena. */
+const char *branches_text(const struct branches *b, bdd f, struct arena *a);
 
 /* One step's gradients; results live in the program's arena. */
 void reach_step(struct program *p, uint32_t step, struct branches *b, struct diags *d,

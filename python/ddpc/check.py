@@ -14,7 +14,7 @@ import sys
 from typing import Iterable, List, Optional, Sequence, Tuple
 
 from . import Error, command
-from .export import write
+from .export import need_torch, write
 
 PROGRAM = "ddpc.check"
 PATTERNS = ("--frozen", "--trainable")
@@ -82,13 +82,8 @@ def named(report: str, module: str, form: str) -> str:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    try:
-        from .torch import given
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 2
+    need_torch(PROGRAM)
+    from .torch import given
     from .torch.module import parameters_of, unwrap
 
     parser = argparse.ArgumentParser(PROGRAM, description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2],

@@ -64,14 +64,20 @@ def verify(path: str, text: str, spec: str) -> int:
     return 1 if found.changes else 0
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def need_torch(program: str) -> None:
+    """Ends the program with a message where this Python has no PyTorch."""
     try:
-        from .torch import given
+        from . import torch  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 2
+        print(f"{program}: error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    need_torch(PROGRAM)
+    from .torch import given
 
     parser = argparse.ArgumentParser(PROGRAM, description=(__doc__ or "").partition("\n\n")[0].partition(": ")[2],
                                      allow_abbrev=False)

@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+from test_random import Rerun  # noqa: E402
+
 import ddpc  # noqa: E402
 import ddpc.torch  # noqa: E402
 
@@ -172,23 +174,6 @@ def test_memory_that_is_not_written_to_may_be_expanded():
     module = Net(lambda s, x: s.a(x) + s.wide)
     module.register_buffer("wide", torch.ones(1).expand(4))
     assert_left_alone(module)
-
-
-class Rerun(torch.autograd.Function):
-    """A checkpoint as some libraries write their own: its backward runs a backward pass over what it computes again."""
-
-    @staticmethod
-    def forward(ctx, run, x):
-        ctx.run = run
-        ctx.save_for_backward(x)
-        return run(x)
-
-    @staticmethod
-    def backward(ctx, g):
-        x = ctx.saved_tensors[0].detach().requires_grad_()
-        with torch.enable_grad():
-            torch.autograd.backward(ctx.run(x), g)
-        return None, x.grad
 
 
 bound = Rerun.apply

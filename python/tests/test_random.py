@@ -211,7 +211,7 @@ class Pieces(torch.autograd.Function):
 
 
 class Rerun(torch.autograd.Function):
-    """A checkpoint of its own: the backward pass runs another."""
+    """A checkpoint as some libraries write their own: its backward runs a backward pass over what it computes again."""
 
     @staticmethod
     def forward(ctx, run, x):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import Error, command
-from .module import plainly
+from .module import accumulator
 from .text import ALONE, condition
 from .trace import Trace
 
@@ -26,10 +26,7 @@ def gradients_seen(parameters: Mapping[str, nn.Parameter]) -> Iterator[Set[str]]
     hooks = []
     for name, p in parameters.items():
         if p.requires_grad:
-            with torch.enable_grad(), plainly():
-                alias = p.expand_as(p) if p.layout == torch.strided else p.clone()
-                node = alias.grad_fn.next_functions[0][0]
-            # The node is in the list because only the graph would keep it alive.
+            node = accumulator(p)
             hooks.append((node, node.register_hook(lambda *_, name=name: seen.add(name))))
     try:
         yield seen

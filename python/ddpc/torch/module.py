@@ -11,7 +11,7 @@ import sys
 from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Callable, ContextManager, Dict, Iterator
+from typing import Any, Callable, ContextManager, Dict, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,13 @@ def inner_path(module: nn.Module) -> str:
 def plainly() -> ContextManager[None]:
     """Inside, tensors of a subclass are read as tensors: what the subclass overrides is for the user's calls."""
     return getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)()
+
+
+def accumulator(p: nn.Parameter) -> Any:
+    """The AccumulateGrad node of a parameter that requires grad. Whoever hooks it must hold it: only a graph does else."""
+    with torch.enable_grad(), plainly():
+        alias = p.expand_as(p) if p.layout == torch.strided else p.clone()
+        return alias.grad_fn.next_functions[0][0]
 
 
 @dataclass

@@ -85,6 +85,11 @@ def address(t: Tensor) -> int:
         return 0
 
 
+def value_of(t: Tensor, kind: str, name: str = "") -> Value:
+    """A tensor as a text tells of it."""
+    return Value(kind, DTYPES.get(t.dtype, ""), () if t.is_nested else tuple(int(n) for n in t.shape), name)
+
+
 def edge_of(t: Tensor) -> Optional[Edge]:
     """Where a tensor stands in autograd's graph; None if it needs no gradient, or is a leaf."""
     try:
@@ -102,7 +107,7 @@ class Recorder(TorchFunctionMode):
         self._leaves: Dict[int, Tuple[Tensor, int]] = {}  # by id; the tensor keeps its id taken
         self._stopped: Dict[int, int] = {}  # value of a parameter -> value of its uses without requires_grad
         self._edges: Dict[Edge, int] = {}  # values that need a gradient; the keys keep autograd's nodes alive
-        self._plain: Dict[int, Tuple["weakref.ref[Tensor]", int, int]] = {}  # other tensors: version, value
+        self._plain: Dict[int, Tuple["weakref.ref[Tensor]", int]] = {}  # other tensors, by id: value
         self._paused = False  # inside a custom Function
         self._inside: Set[int] = set()  # what the code of that reads
         self._cut = ""  # why nothing flows inside a region, if not because of no_grad
@@ -134,9 +139,8 @@ class Recorder(TorchFunctionMode):
 
     # ---- values -----------------------------------------------------------------------------------------------
 
-    def _value(self, t: Optional[Tensor], kind: str = "node", name: str = "") -> int:
-        shape = tuple(int(n) for n in t.shape) if t is not None and not t.is_nested else ()
-        self.trace.values.append(Value(kind, DTYPES.get(t.dtype, "") if t is not None else "", shape, name))
+    def _value(self, t: Tensor, kind: str = "node", name: str = "") -> int:
+        self.trace.values.append(value_of(t, kind, name))
         return len(self.trace.values) - 1
 
     def _node(self, op: str, inputs: List[int], outputs: List[int], reason: str = "") -> None:
@@ -174,7 +178,7 @@ class Recorder(TorchFunctionMode):
             return self._edges[edge]
         plain = self._plain.get(id(t))
         if plain is not None and plain[0]() is t:
-            return plain[2]
+            return plain[1]
         leaf = self._leaf(t)
         return leaf if leaf is not None else self._unseen(t)
 
@@ -205,7 +209,7 @@ class Recorder(TorchFunctionMode):
         if t.requires_grad:  # a leaf that the code made: the tensor itself is its identity
             self._leaves[id(t)] = (t, v)
         else:
-            self._plain[id(t)] = (weakref.ref(t), version(t), v)
+            self._plain[id(t)] = (weakref.ref(t), v)
 
     # ---- autograd's answer ------------------------------------------------------------------------------------
 
@@ -307,8 +311,7 @@ class Recorder(TorchFunctionMode):
                 else:
                     self._remember(t, v)
 
-    def _write_without_gradient(self, name: str, given: List[int],
-                                group: List[Made]) -> None:
+    def _write_without_gradient(self, name: str, given: List[int], group: List[Made]) -> None:
         if name in ("detach", "data", "detach_") and len(given) == 1:
             for t, _, v in group:
                 self._node(STOP, given, [v], "detach") if given[0] in self._flowing else self._node(name, given, [v])

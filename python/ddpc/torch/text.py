@@ -13,6 +13,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .. import Error
 from .module import Parameters
+from .record import value_of
 from .trace import STOP, Node, Trace, Value
 
 ALONE = ""  # the step of a model that has one
@@ -227,7 +228,8 @@ class Writer:
                  "ddpc.tie": ",".join("=".join(listed([n], ",=") for n in tie[::-1]) for tie in self.p.ties.items()),
                  "ddpc.module": f"model.{self.p.path}" if self.p.path else "", **more}
         shown = ",\n     ".join(f"{text(k)}: {text(v)}" for k, v in props.items() if v)
-        declared = [f"{type_of(leaf(t))}{quoted(n)}" for n, t in {**self.p.parameters, **self.p.buffers}.items()]
+        owned = {**self.p.parameters, **self.p.buffers}
+        declared = [f"{type_of(value_of(t, 'parameter'))}{quoted(name)}" for name, t in owned.items()]
         inputs = ", ".join(f"{type_of(value)}{quoted(name)}" for name, value in self.inputs.items())
         info = ",\n ".join([*declared, *self.info])
         return "\n".join([
@@ -236,12 +238,6 @@ class Writer:
             f"  metadata_props: [\n     {shown}]", ">",
             f"{self.name(name)} ({inputs}) => ({', '.join(self.outputs)})", *([f"<{info}>"] if info else []),
             "{", *self.lines, "}", ""])
-
-
-def leaf(t) -> Value:  # type: ignore[no-untyped-def]
-    from .record import DTYPES
-
-    return Value("parameter", DTYPES.get(t.dtype, ""), tuple(t.shape))
 
 
 def write(name: str, parameters: Parameters, steps: Mapping[str, Sequence[Trace]], version: str,

@@ -39,6 +39,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import Error
 from .api import named_tensors
 from .expect import Expectation, Model, Row, expect, together
+from .module import accumulator
 
 ANY = sys.maxsize  #: times that a gradient may come
 MOST = 1000  #: warnings, and findings that are kept: a run may have millions of steps
@@ -70,12 +71,6 @@ HEADLINES = {
     "unexpected": "a gradient that the check says there is not",
     "unaveraged": "a gradient that DistributedDataParallel does not average, so that ranks now differ",
 }
-
-
-def node_of(p: nn.Parameter) -> Any:
-    """The AccumulateGrad node of a parameter that requires grad."""
-    with torch.enable_grad():
-        return p.expand_as(p).grad_fn.next_functions[0][0]
 
 
 def uncompiled(method: Callable) -> Callable:
@@ -195,7 +190,7 @@ class Watcher:
                 over(i)
             seen[i] += 1
 
-        self._nodes[i] = node = node_of(self.parameters[i])  # kept: its hooks live as long as it does
+        self._nodes[i] = node = accumulator(self.parameters[i])  # kept: its hooks live as long as it does
         self._handles.append(node.register_prehook(ready))
 
     def _over(self, i: int) -> None:
