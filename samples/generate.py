@@ -3,7 +3,7 @@
 
 usage: generate.py                          write every sample in its default size, here
        generate.py --check                  compare instead of writing; exit 1 where a file differs
-       generate.py MODEL [KEY=NUMBER ...]   print one, in any size: generate.py bert layers=24 hidden=1024 heads=16
+       generate.py MODEL [KEY=VALUE ...]    print one, in any size: generate.py bert layers=6 hidden=512 heads=8
        generate.py MODEL --help             its keys and their defaults
 
 batch may be a name instead of a number ("batch=B"): a symbolic dimension, for ddpc's --dim B=32.
@@ -15,14 +15,24 @@ import sys
 
 from models import bert, gan, gpt2, layerdrop, moe, resnet
 
-MODELS = {
-    "resnet18": functools.partial(resnet.build, depth=18),
-    "resnet50": functools.partial(resnet.build, depth=50),
+sized = functools.partial
+MODELS = {  # the checked-in ones
+    "resnet18": sized(resnet.build, depth=18),
+    "resnet50": sized(resnet.build, depth=50),
     "bert": bert.build,
     "gpt2": gpt2.build,
     "gan": gan.build,
     "moe": moe.build,
     "layerdrop": layerdrop.build,
+}
+SIZES = {  # the same in other sizes that have a name
+    "resnet34": sized(resnet.build, depth=34),
+    "resnet101": sized(resnet.build, depth=101),
+    "resnet152": sized(resnet.build, depth=152),
+    "bert-large": sized(bert.build, layers=24, hidden=1024, heads=16),
+    "gpt2-medium": sized(gpt2.build, layers=24, hidden=1024, heads=16),
+    "gpt2-large": sized(gpt2.build, layers=36, hidden=1280, heads=20),
+    "gpt2-xl": sized(gpt2.build, layers=48, hidden=1600, heads=25),
 }
 
 
@@ -36,7 +46,7 @@ def value_of(text):
 
 
 def one(name, settings):
-    build = MODELS[name]
+    build = (MODELS | SIZES)[name]
     keys = {p.name: p.default for p in inspect.signature(build).parameters.values()}
     if settings == ["--help"]:
         return f"{name}: " + " ".join(f"{k}={v}" for k, v in keys.items()) + "\n"
@@ -61,10 +71,10 @@ def one(name, settings):
 
 
 def main(arguments):
-    if arguments and arguments[0] in MODELS:
+    if arguments and arguments[0] in MODELS | SIZES:
         sys.stdout.write(one(arguments[0], arguments[1:]))
     elif arguments not in ([], ["--check"]):
-        sys.exit(__doc__.strip() + "\n\nMODEL: " + ", ".join(MODELS))
+        sys.exit(__doc__.strip() + "\n\nMODEL: " + ", ".join([*MODELS, *SIZES]))
     else:
         folder = pathlib.Path(__file__).resolve().parent
         stale = 0
