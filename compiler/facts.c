@@ -44,7 +44,7 @@ bool facts_elements(const struct facts *f, ir_value v, struct elements *out) {
         memcpy(out->at, &f->pool.at[f->of[v].first], out->n * sizeof *out->at);
         return true;
     }
-    if (info->def == IR_DEF_INITIALIZER && !info->also_input) {
+    if (ir_is_constant(f->m, v)) {
         const int64_t *ints;
         int64_t count = ir_type_elements(f->m, info->type);
         out->n = ir_data_ints(f->m, info->data, &ints);

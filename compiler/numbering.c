@@ -77,10 +77,8 @@ bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out) {
     const struct ir_module *m = n->m;
     for (;;) {
         const struct ir_value_info *value = &m->value.at[v];
-        if (value->def == IR_DEF_INITIALIZER) {
-            bool overridable = value->also_input && !(m->has_ir_version && m->ir_version < 4);
-            return !overridable && one_int(m, value->data, out);
-        }
+        if (value->def == IR_DEF_INITIALIZER)
+            return ir_is_constant(m, v) && one_int(m, value->data, out);
         if (!v || value->def != IR_DEF_NODE) return false;
         ir_value in = ir_input(m, value->node, 0);
         ir_attr a;

@@ -92,7 +92,7 @@ static bool literal_of(const struct ir_module *m, ir_value v, int64_t *out) {
         if (*out >= 0) return true;
         if (!a || m->attr.at[a].kind != IR_ATTR_TENSOR) return false;
         data = m->attr_value.at[m->attr.at[a].values].tensor.data;
-    } else if (value->def != IR_DEF_INITIALIZER || value->also_input) {
+    } else if (!ir_is_constant(m, v)) {
         return false;
     }
     if (!data || ir_data_ints(m, data, &ints) != 1) return false;

@@ -279,6 +279,8 @@ int64_t ir_attr_int(const struct ir_module *m, ir_node n, const char *name, int6
 const char *ir_attr_kind_text(enum ir_attr_kind kind);
 /* The kept integers of an attribute or payload; returns how many, 0 if none are kept. */
 uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out);
+/* True if v is an initializer that no caller overrides: from IR version 4 on, one that is no input. */
+bool ir_is_constant(const struct ir_module *m, ir_value v);
 
 /* The bytes that stand for a payload's elements: the text of numbers, or a binary model's field of them. */
 struct ir_bytes {

@@ -150,6 +150,12 @@ bool ir_node_source(const struct ir_module *m, ir_node n, struct ir_source *out)
     return true;
 }
 
+bool ir_is_constant(const struct ir_module *m, ir_value v) {
+    const struct ir_value_info *value = &m->value.at[v];
+    bool overridable = value->also_input && !(m->has_ir_version && m->ir_version < 4);
+    return value->def == IR_DEF_INITIALIZER && !overridable;
+}
+
 uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out) {
     const struct ir_data_info *data = &m->data.at[d];
     *out = data->n_ints ? &m->ints.at[data->ints] : NULL;
