@@ -68,6 +68,7 @@ runs = {
     "ddpc dump --format=json": ["ddpc dump m.plan --format=json", "ddpc dump uniform.plan --format=json",
                                 f"ddpc m.ir {ops} --emit=json"],
     "ddpc verify --format=json": ["ddpc verify m.plan --format=json"],
+    "ddpc simulate --format=json": ["ddpc simulate m.plan --format=json --rank-jitter 1 --straggler 1:2 --against ddp"],
     "ddpc diff --format=json": ["ddpc diff m.plan frozen.plan --format=json"],
     "ddpc --diagnostics=json": ["ddpc check broken.ir --diagnostics=json", "ddpc check twice.onnx --diagnostics=json", "ddpc check m.ir --diagnostics=json --bad",
                                 "ddpc check no.ir --diagnostics=json"],

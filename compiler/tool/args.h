@@ -13,6 +13,7 @@ enum flag_group {
     F_FORMAT = 32,
     F_CHECK = 64,
     F_DIFF = 128,
+    F_SIMULATE = 256,
 };
 
 enum flag_kind {

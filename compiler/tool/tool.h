@@ -22,6 +22,15 @@ enum diagnostics_format {
 enum color_mode { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 enum stats_format { STATS_NONE, STATS_JSON };
 
+/* Of `ddpc simulate`. */
+struct simulate_flags {
+    int ranks, steps, seed;     /* 0: not given */
+    double jitter, rank_jitter; /* percent */
+    string_list straggler;      /* --straggler RANK:FACTOR or PERCENT%:FACTOR */
+    string_list against;        /* --against, split at commas */
+    const char *slow_link;      /* --slow-link FACTOR or PERCENT%:FACTOR */
+};
+
 /* What the command line said. Strings are borrowed from argv. */
 struct tool {
     const struct command *command;
@@ -35,6 +44,7 @@ struct tool {
     const char *baseline; /* check --baseline FILE */
     const char *policy;   /* check --policy FILE|none; NULL: .ddpccheck, if there is one */
     bool require_proof;
+    struct simulate_flags simulate;
     enum stats_format stats;
     const char *print_after; /* a pass's name */
     enum diagnostics_format diagnostics;
