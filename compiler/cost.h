@@ -17,8 +17,15 @@ struct topology {
     uint32_t ranks, n_pieces;
     struct cost_piece piece[TOPOLOGY_MAX_PIECES];
 };
-/* A preset's name or a file of `key = value` lines. False after reporting. */
-bool topology_read(struct topology *t, const char *name_or_file, struct diags *d);
+/* A preset's name, a file of `key = value` lines, or a cluster as nccl.h has it. False after
+ * reporting. */
+bool topology_read(struct topology *t, const char *name, struct diags *d);
+const struct topology *topology_preset(uint32_t i); /* NULL: there are no more */
+/* Fits pieces to a model, by four at most; returns how far they are from it (.05: 5 %) between these
+ * sizes. The name is left alone. */
+struct nccl_model;
+enum { TOPOLOGY_FIT_FROM = 1 << 10, TOPOLOGY_FIT_TO = 1 << 30 };
+double topology_fit(struct topology *t, const struct nccl_model *m);
 static inline double topology_cost_us(const struct topology *t, uint64_t bytes) {
     double best = t->piece[0].alpha_us + t->piece[0].us_per_byte * (double)bytes;
     for (uint32_t p = 1; p < t->n_pieces; p++) {

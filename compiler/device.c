@@ -14,6 +14,7 @@ static const struct device presets[] = {
     {"h100", RATES(989, 3350), KERNELS, 4}, /* SXM5: bfloat16, HBM3 */
     {"h200", RATES(989, 4800), KERNELS, 4}, /* SXM: the same with HBM3e */
     {"a100", RATES(312, 2039), KERNELS, 4}, /* SXM4 80 GB: bfloat16, HBM2e */
+    {"l4", RATES(121, 300), KERNELS, 4},    /* bfloat16, GDDR6; the 242 are for sparsity */
     {"cpu", RATES(2, 150), KERNELS, 1},     /* a socket of 32 cores: float32, 8 channels of DDR4 */
 };
 static const struct device blank = {"file", 0, 0, KERNELS, 4};

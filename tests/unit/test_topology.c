@@ -1,10 +1,9 @@
-/* Topologies, devices, profiles: presets against the figures of the models they stand for, files,
- * and what is wrong with files. */
+/* Topologies, devices, profiles: presets, clusters, files, and what is wrong with them. test_nccl.c
+ * has the figures. */
 #define _POSIX_C_SOURCE 200809L
 #include "keyfile.h"
 #include "schedule.h"
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,32 +23,6 @@ static const char *file_with(const char *text) {
     cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
     return path;
-}
-
-/* NCCL's own model at four sizes, and how far the preset's pieces may be from it. */
-Test(topology, presets_follow_the_model) {
-    static const struct {
-        const char *name;
-        uint32_t ranks;
-        double us[4], error;
-    } table[] = {
-        {"h100x8", 8, {15.0, 28.0, 121.4, 1011.9}, .03},
-        {"h100x8-ib400-x64", 512, {75.3, 144.8, 321.1, 1747.8}, .09},
-        {"eth25-x16", 16, {49.9, 981, 16984, 168372}, .08},
-    };
-    static const uint64_t bytes[] = {1 << 10, 1 << 20, 25 << 20, 256 << 20};
-    for (uint32_t i = 0; i < 3; i++) {
-        struct topology t;
-        cr_assert(topology_read(&t, table[i].name, &diags));
-        cr_assert_str_eq(t.name, table[i].name);
-        cr_assert_eq(t.ranks, table[i].ranks);
-        for (uint32_t k = 0; k < 4; k++) {
-            double us = topology_cost_us(&t, bytes[k]);
-            cr_expect(fabs(us / table[i].us[k] - 1) <= table[i].error,
-                      "%s at %lu bytes: %.1f µs, the model has %.1f", t.name,
-                      (unsigned long)bytes[k], us, table[i].us[k]);
-        }
-    }
 }
 
 Test(topology, file) {
@@ -110,6 +83,53 @@ Test(topology, unknown_names_get_the_nearest) {
     cr_expect(strstr(diags.all.at[1]->help, "did you mean 'h100'?"));
     cr_assert(!device_read(&d, "/", &diags));
     expect_diag(2, DIAG_UNKNOWN_DEVICE, "directory");
+}
+
+/* A cluster's pieces are what `ddpc topology` prints: four digits, which a file reads back as they
+ * are. */
+Test(topology, clusters) {
+    struct topology t, again;
+    cr_assert(topology_read(&t, "ib:400x8,nvlink:8,nodes:64", &diags));
+    cr_assert_str_eq(t.name, "ib:400x8,nvlink:8,nodes:64");
+    cr_assert_eq(t.ranks, 512);
+    char text[512];
+    int length = snprintf(text, sizeof text, "ranks = %u\n", t.ranks);
+    for (uint32_t i = 0; i < t.n_pieces; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "piece = %.4g %.4g\n",
+                           t.piece[i].alpha_us, 1 / (1000 * t.piece[i].us_per_byte));
+    const char *path = file_with(text);
+    cr_assert(topology_read(&again, path, &diags));
+    unlink(path);
+    cr_assert_eq(again.n_pieces, t.n_pieces);
+    cr_assert_arr_eq(again.piece, t.piece, t.n_pieces * sizeof *t.piece);
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
+        {"nvlnk:8", "'nvlnk' is no word"},
+        {"nvlink:8,", "empty"},
+        {"nvlink:8,nodes", "nodes has no value"},
+        {"nvlink:17", "nvlink:17"},
+        {"nvlink:8,pcie:8", "both nvlink and pcie"},
+        {"nodes:2,eth:25,ib:25", "both eth and ib"},
+        {"nodes:2,nodes:2,ib:1", "nodes comes twice"},
+        {"nodes:16385,ib:1", "nodes:16385"},
+        {"nodes:2,ib:0.5", "ib:0.5"},
+        {"nodes:2,ib:400x", "ib:400x"},
+        {"nodes:2,ib:400x17", "ib:400x17"},
+        {"nodes:2,ib:1e9", "ib:1e9"},
+        {"nodes:4", "4 nodes have no network"},
+        {"nvlink:8,ib:400", "ib joins nothing"},
+        {"gpu:h100", "single GPU"},
+        {"gpu:h1000,pcie:2", "gpu:h1000"},
+        {"gpu:l4,nvlink:2", "l4 has no NVLink"},
+        {"nvlink:8,nodes:64,ib:400x8,gpu:h100,nvlink:8,nodes:64,ib:400x8,gpu:h100", "63 bytes"},
+    };
+    for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect(!topology_read(&t, bad[i].text, &diags), "'%s' was taken", bad[i].text);
+        expect_diag(i, DIAG_TOPOLOGY_WORDS, bad[i].part);
+        cr_expect(strstr(diags.all.at[i]->text, bad[i].text), "%s", bad[i].text);
+        cr_expect(diags.all.at[i]->help);
+    }
 }
 
 Test(topology, devices) {
