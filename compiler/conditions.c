@@ -25,6 +25,7 @@
  * Assumptions (--assume) replace a value's function by a constant, in the whole class of equal
  * values, and back through Not, And and Or where those leave no choice. */
 #include "conditions.h"
+#include "facts.h"
 #include "numbering.h"
 #include <string.h>
 
@@ -225,7 +226,7 @@ bdd condition_of(const struct conditions *c, ir_value v) {
 /* Where a number that an If chooses among constants is this one; false if it may be another. */
 static bool chosen_equal(struct maker *k, ir_value v, int64_t number, uint32_t depth, bdd *out) {
     int64_t constant;
-    if (numbering_constant(&k->n, v, &constant)) {
+    if (facts_number(k->m, v, &constant)) {
         *out = constant == number ? BDD_TRUE : BDD_FALSE;
         return true;
     }
@@ -247,17 +248,16 @@ static bdd equal(struct maker *k, ir_value v, ir_value a, ir_value b) {
     enum { CHOICES_DEPTH = 8 };
     int64_t constant;
     bdd chosen;
-    if ((numbering_constant(&k->n, b, &constant) &&
+    if ((facts_number(k->m, b, &constant) &&
          chosen_equal(k, a, constant, CHOICES_DEPTH, &chosen)) ||
-        (numbering_constant(&k->n, a, &constant) &&
-         chosen_equal(k, b, constant, CHOICES_DEPTH, &chosen)))
+        (facts_number(k->m, a, &constant) && chosen_equal(k, b, constant, CHOICES_DEPTH, &chosen)))
         return chosen;
-    if (!k->n.boolish[a] || numbering_constant(&k->n, a, &constant)) {
+    if (!k->n.boolish[a] || facts_number(k->m, a, &constant)) {
         ir_value swap = a;
         a = b, b = swap;
     }
     if (!k->n.boolish[a]) return variable(k, v);
-    if (numbering_constant(&k->n, b, &constant))
+    if (facts_number(k->m, b, &constant))
         return constant == 1 ? condition_of(k->c, a)
                : constant    ? (bdd)BDD_FALSE
                              : bdd_not(k->bdd, condition_of(k->c, a));
@@ -269,7 +269,7 @@ static bdd function_of(struct maker *k, ir_value v) {
     const struct ir_value_info *value = &k->m->value.at[v];
     int64_t constant;
     if (k->assumed[v]) return k->assumed[v] == 2 ? BDD_TRUE : BDD_FALSE;
-    if (numbering_constant(&k->n, v, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
+    if (facts_number(k->m, v, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (value->def != IR_DEF_NODE) return variable(k, v);
     if (numbering_evaluate(&k->n, v, NULL, &constant)) return constant ? BDD_TRUE : BDD_FALSE;
     if (k->n.opposite[v]) return bdd_not(k->bdd, condition_of(k->c, k->n.opposite[v]));
@@ -359,7 +359,7 @@ static void loop_length(struct maker *k, const struct control *c, struct loop_fa
     ir_value count = ir_input(m, c->node, 0), start = ir_input(m, c->node, 1);
     int64_t n = -1;
     bdd counted = BDD_TRUE;
-    if (count && numbering_constant(&k->n, count, &n)) {
+    if (count && facts_number(k->m, count, &n)) {
         counted = n >= 1 ? BDD_TRUE : BDD_FALSE;
         if (n < 0) n = 0;
     } else if (count && k->n.boolish[count]) {

@@ -175,6 +175,9 @@ const char *cut_text(const struct flow *f, struct arena *a, const struct cut *c)
     case CUT_RUNS:
         return arena_printf(a, "ends in the body of %s, which never runs",
                             node_text(f, a, c->node));
+    case CUT_ELEMENT:
+        return arena_printf(a, "ends at %s, of whose elements the loss needs others",
+                            node_aside(f, a, c->node));
     case CUT_TRIPS:
         return arena_printf(a,
                             "is carried through %s, whose trips never bring it to an output that a "

@@ -135,9 +135,14 @@ static void expand_plain(struct search *s, ir_value v, struct use u) {
         report(s, v, (struct cut){.kind = CUT_INPUT, .node = u.node, .index = u.index});
         return;
     }
-    for (uint32_t o = 0; o < node->n_outputs; o++)
-        if (ir_outputs(s->m, u.node)[o] && !cut_at_output(s->f, u.node, o))
-            any |= go(s, v, u.node, ir_outputs(s->m, u.node)[o]);
+    for (uint32_t o = 0; o < node->n_outputs; o++) {
+        ir_value out = ir_outputs(s->m, u.node)[o];
+        if (!out || cut_at_output(s->f, u.node, o) || !flow_connects(s->f, u.node, u.index, o))
+            continue;
+        bool other = !s->alive && s->f->live[out];
+        if (other) report(s, v, (struct cut){.kind = CUT_ELEMENT, .node = u.node});
+        any |= other || go(s, v, u.node, out);
+    }
     for (uint32_t o = 0; !any && o < node->n_outputs; o++)
         if (ir_outputs(s->m, u.node)[o])
             report(s, v, (struct cut){.kind = CUT_MAKES, .node = u.node, .index = o});

@@ -106,3 +106,37 @@ bool facts_floats(const struct facts *f, ir_value v, double *out, uint32_t max, 
     }
     return *n == d->count;
 }
+
+/* ---- for later passes ------------------------------------------------------------------------ */
+
+void facts_keep(const struct facts *f, struct ir_module *m) {
+    for (ir_value v = 1; v < m->value.n; v++) {
+        if (f->of[v].n != 1) continue;
+        struct element e = f->pool.at[f->of[v].first];
+        if (e.known) vec_push(&m->number, ((struct ir_number){v, e.n}));
+    }
+}
+
+bool facts_number(const struct ir_module *m, ir_value v, int64_t *out) {
+    const struct ir_value_info *value = &m->value.at[v];
+    const int64_t *ints;
+    if (value->def == IR_DEF_INITIALIZER) {
+        if (!ir_is_constant(m, v) || m->data.at[value->data].count != 1 ||
+            ir_data_ints(m, value->data, &ints) != 1)
+            return false;
+        *out = ints[0];
+        return true;
+    }
+    for (uint32_t first = 0, last = m->number.n; first < last;) {
+        uint32_t middle = first + (last - first) / 2;
+        if (m->number.at[middle].value == v) {
+            *out = m->number.at[middle].is;
+            return true;
+        }
+        if (m->number.at[middle].value < v)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return false;
+}

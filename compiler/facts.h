@@ -42,6 +42,11 @@ bool facts_floats(const struct facts *f, ir_value v, double *out, uint32_t max, 
 static inline bool element_same(struct element a, struct element b) {
     return a.symbol ? a.symbol == b.symbol : a.known && b.known && a.n == b.n && !b.symbol;
 }
+/* Leaves in the module what is known of values with one element, for the passes to come. */
+void facts_keep(const struct facts *f, struct ir_module *m);
+/* The only element of an integer or boolean; false if it is not known before the run. */
+bool facts_number(const struct ir_module *m, ir_value v, int64_t *out);
+
 struct ir_dim element_dim(struct element e);
 struct element element_of_dim(struct ir_dim d);
 

@@ -139,19 +139,54 @@ bool flow_edge(const struct flow *f, ir_node n, uint32_t input, bool straight) {
     }
 }
 
+bool flow_connects(const struct flow *f, ir_node n, uint32_t input, uint32_t output) {
+    return op_input_reaches(op_input_of(f->p->ops, f->m->node.at[n].def, input), output);
+}
+
+/* What enters at all outputs, or at those that depend on an input. */
+static struct pair entering(struct walk *w, ir_node n, const struct op_input *in, bool *straight) {
+    struct pair by = none;
+    bool one;
+    *straight = true;
+    for (uint32_t o = 0; o < w->m->node.at[n].n_outputs; o++) {
+        struct pair out = output_pair(w, n, o);
+        if (out.may == BDD_FALSE || (in && !op_input_reaches(in, o)) ||
+            !flow_enters(w->f, n, o, &one))
+            continue;
+        by = unite(w, by, out);
+        *straight &= one;
+    }
+    return by;
+}
+
+/* The gradient of an element goes where it was put into the sequence, if that is known. */
+static bool visit_element(struct walk *w, ir_node n, struct pair by) {
+    struct sequence_way way;
+    if (!sequence_way(w->f, n, &way)) return false;
+    for (uint32_t i = 0; i + 1 < way.n; i++) {
+        const struct ir_node_info *node = &w->m->node.at[way.at[i].node];
+        w->f->flows[node->refs + node->n_outputs + way.at[i].input] = true;
+        w->f->passes[way.at[i].node] = true;
+        w->f->live[ir_inputs(w->m, way.at[i].node)[way.at[i].input]] = true;
+    }
+    reach_input(w, way.at[way.n - 1].node, way.at[way.n - 1].input, by);
+    return true;
+}
+
 static void visit_plain(struct walk *w, ir_node n) {
     const struct ir_node_info *node = &w->m->node.at[n];
-    struct pair by = none;
-    bool all_straight = true, straight;
-    for (uint32_t o = 0; o < node->n_outputs; o++) {
-        struct pair out = output_pair(w, n, o);
-        if (out.may == BDD_FALSE || !flow_enters(w->f, n, o, &straight)) continue;
-        by = unite(w, by, out);
-        all_straight &= straight;
-    }
+    bool all_straight, straight;
+    struct pair by = entering(w, n, NULL, &all_straight);
     if (by.may == BDD_FALSE) return;
-    for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (ir_inputs(w->m, n)[i] && flow_edge(w->f, n, i, all_straight)) reach_input(w, n, i, by);
+    if (node->def == w->f->sequence_at && visit_element(w, n, by)) return;
+    if ((node->def == w->f->sequence_at || node->def == w->f->sequence_erase) &&
+        !sequence_of_pieces(w->f, ir_inputs(w->m, n)[0]))
+        by.must = BDD_FALSE; /* of each element */
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        if (!ir_inputs(w->m, n)[i] || !flow_edge(w->f, n, i, all_straight)) continue;
+        const struct op_input *in = op_input_of(w->f->p->ops, node->def, i);
+        reach_input(w, n, i, in->apart ? entering(w, n, in, &straight) : by);
+    }
 }
 
 static void walk_graph(struct walk *w, ir_graph g);
@@ -406,6 +441,8 @@ void flow_make(struct flow *f, struct program *p, uint32_t step, struct branches
     *f = (struct flow){.p = p, .m = m, .step = &p->steps.at[step], .bdd = b->bdd};
     conditions_make(&f->c, p, f->step, b);
     f->overflow = f->c.overflow;
+    f->sequence_at = op_find(p->ops, "", "SequenceAt");
+    f->sequence_erase = op_find(p->ops, "", "SequenceErase");
     f->type_carries = arena_new(&f->arena, bool, m->type.n);
     for (ir_type t = 0; t < m->type.n; t++) f->type_carries[t] = ir_type_carries_gradient(m, t);
     f->must = arena_new(&f->arena, bdd, m->value.n);

@@ -418,6 +418,21 @@ const struct fold_rule *fold_rule_of(const char *op) {
     return NULL;
 }
 
+/* Whether it is a number of the type; what is not has wrapped around. */
+static bool fits(enum ir_dtype t, int64_t n) {
+    static const uint8_t bits[IR_N_DTYPES] = {
+#define DTYPE(id, text, array, number, bits, carries) [number] = bits,
+#include "dtypes.def"
+#undef DTYPE
+    };
+    bool is_signed = t == IR_INT2 || t == IR_INT4 || t == IR_INT8 || t == IR_INT16 ||
+                     t == IR_INT32 || t == IR_INT64;
+    if (t == IR_BOOL) return n == 0 || n == 1;
+    if (bits[t] == 64) return is_signed || n >= 0;
+    int64_t end = (int64_t)1 << (bits[t] - is_signed);
+    return n < end && n >= (is_signed ? -end : 0);
+}
+
 void fold(struct facts *f, ir_node n, uint32_t output, const struct fold_rule *rule) {
     ir_value v = ir_outputs(f->m, n)[output];
     ir_type t = f->m->value.at[v].type;
@@ -431,5 +446,7 @@ void fold(struct facts *f, ir_node n, uint32_t output, const struct fold_rule *r
     struct elements out = {.n = (uint32_t)count};
     memset(out.at, 0, out.n * sizeof *out.at);
     rule->run(&c, &out);
+    for (uint32_t i = 0; i < out.n; i++)
+        if (out.at[i].known && !fits(dtype, out.at[i].n)) out.at[i] = ELEMENT_UNKNOWN;
     facts_set(f, v, &out);
 }

@@ -16,6 +16,7 @@
  *
  * A walk backwards finds what is near, one in execution order fills all tables. */
 #include "numbering.h"
+#include "facts.h"
 
 #include <string.h>
 
@@ -64,49 +65,7 @@ enum logic numbering_logic(const struct numbering *n, ir_node node) {
     return def < n->n_logic ? n->logic[def] : LOGIC_OTHER;
 }
 
-/* ---- constants ------------------------------------------------------------------------------- */
-
-static bool one_int(const struct ir_module *m, ir_data d, int64_t *out) {
-    const int64_t *ints;
-    if (!d || m->data.at[d].count != 1 || ir_data_ints(m, d, &ints) != 1) return false;
-    *out = ints[0];
-    return true;
-}
-
-bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out) {
-    const struct ir_module *m = n->m;
-    for (;;) {
-        const struct ir_value_info *value = &m->value.at[v];
-        if (value->def == IR_DEF_INITIALIZER)
-            return ir_is_constant(m, v) && one_int(m, value->data, out);
-        if (!v || value->def != IR_DEF_NODE) return false;
-        ir_value in = ir_input(m, value->node, 0);
-        ir_attr a;
-        switch (numbering_logic(n, value->node)) {
-        case LOGIC_COPY:
-        case LOGIC_SHAPE: v = in; break;
-        case LOGIC_CAST: /* between integers; to a boolean it would be a comparison */
-            if (ir_type_dtype(m, value->type) == IR_BOOL && !n->boolish[in]) {
-                if (!numbering_constant(n, in, out)) return false;
-                *out = *out != 0;
-                return true;
-            }
-            v = in;
-            break;
-        case LOGIC_CONSTANT:
-            if ((a = ir_attr_find(m, value->node, "value")))
-                return m->attr.at[a].kind == IR_ATTR_TENSOR && m->attr.at[a].n_values == 1 &&
-                       one_int(m, m->attr_value.at[m->attr.at[a].values].tensor.data, out);
-            if (!(a = ir_attr_find(m, value->node, "value_int")) &&
-                !(a = ir_attr_find(m, value->node, "value_ints")))
-                return false;
-            if (m->attr.at[a].n_values != 1) return false;
-            *out = m->attr_value.at[m->attr.at[a].values].i;
-            return true;
-        default: return false;
-        }
-    }
-}
+/* ---- numbers that constants decide ------------------------------------------------------------ */
 
 static bool is_integer(const struct ir_module *m, ir_value v) {
     enum ir_dtype t = ir_type_dtype(m, m->value.at[v].type);
@@ -145,7 +104,7 @@ static bool evaluate(const struct numbering *n, ir_value v, const struct trip *t
         *out = v == t->going ? 1 : t->number;
         return true;
     }
-    if (numbering_constant(n, v, out)) return true;
+    if (facts_number(m, v, out)) return true;
     if (!v || value->def != IR_DEF_NODE || depth == 0 || !is_integer(m, v)) return false;
     ir_value a = ir_input(m, value->node, 0), b = ir_input(m, value->node, 1);
     enum logic l = numbering_logic(n, value->node);

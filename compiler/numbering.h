@@ -44,8 +44,6 @@ struct numbering {
 void numbering_make(struct numbering *n, const struct ir_module *m, const struct op_table *ops,
                     const struct control_flow *control, struct arena *a);
 enum logic numbering_logic(const struct numbering *n, ir_node node);
-/* The value of a one-element constant; false if it is none or could be overridden. */
-bool numbering_constant(const struct numbering *n, ir_value v, int64_t *out);
 /* A trip of a Loop whose number is known. */
 struct trip {
     ir_value number_of; /* the value that holds the number, in its body */

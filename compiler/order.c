@@ -15,6 +15,7 @@
  * does not run the backward of what no parameter precedes), then bodies before their nodes for
  * durations, then the times themselves. */
 #include "control.h"
+#include "facts.h"
 #include "schedule.h"
 #include <stdlib.h>
 #include <string.h>
@@ -81,25 +82,6 @@ static void needs_of(struct walk *w, ir_graph g) {
 
 /* ---- how long things take -------------------------------------------------------------------- */
 
-/* The only integer of an initializer or constant. */
-static bool literal_of(const struct ir_module *m, ir_value v, int64_t *out) {
-    const int64_t *ints;
-    const struct ir_value_info *value = &m->value.at[v];
-    ir_data data = value->data;
-    if (value->def == IR_DEF_NODE && is_op(m, value->node, "Constant")) {
-        ir_attr a = ir_attr_find(m, value->node, "value");
-        *out = ir_attr_int(m, value->node, "value_int", -1);
-        if (*out >= 0) return true;
-        if (!a || m->attr.at[a].kind != IR_ATTR_TENSOR) return false;
-        data = m->attr_value.at[m->attr.at[a].values].tensor.data;
-    } else if (!ir_is_constant(m, v)) {
-        return false;
-    }
-    if (!data || ir_data_ints(m, data, &ints) != 1) return false;
-    *out = ints[0];
-    return true;
-}
-
 /* The size of dimension `axis` (from the end if negative) where it is known. */
 static bool size_of(const struct ir_module *m, ir_value v, int64_t axis, int64_t *out) {
     const struct ir_type_info *t = &m->type.at[m->value.at[v].type];
@@ -110,31 +92,10 @@ static bool size_of(const struct ir_module *m, ir_value v, int64_t axis, int64_t
     return !dim->symbol && dim->size >= 0;
 }
 
-/* A trip count: a literal, or one size of a tensor, as `for i in range(x.shape[0])` is exported. */
-static bool count_of(const struct ir_module *m, ir_value v, int64_t *out) {
-    static const char *const same[] = {"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"};
-    for (bool through = true; through;) {
-        if (v == 0) return false;
-        if (m->value.at[v].def != IR_DEF_NODE) break;
-        through = false;
-        for (uint32_t i = 0; i < sizeof same / sizeof *same; i++)
-            through |= is_op(m, m->value.at[v].node, same[i]);
-        if (through) v = ir_input(m, m->value.at[v].node, 0);
-    }
-    if (literal_of(m, v, out)) return true;
-    ir_node gather = m->value.at[v].node;
-    if (m->value.at[v].def != IR_DEF_NODE || !is_op(m, gather, "Gather")) return false;
-    ir_value shape = ir_input(m, gather, 0), index = ir_input(m, gather, 1);
-    int64_t axis;
-    return shape && index && m->value.at[shape].def == IR_DEF_NODE &&
-           is_op(m, m->value.at[shape].node, "Shape") && literal_of(m, index, &axis) &&
-           size_of(m, ir_input(m, m->value.at[shape].node, 0), axis, out);
-}
-
 static double trips_of(const struct ir_module *m, ir_node n) {
     int64_t trips = 1;
     if (is_op(m, n, "Loop")) {
-        if (!count_of(m, ir_input(m, n, 0), &trips)) return 1;
+        if (!facts_number(m, ir_input(m, n, 0), &trips)) return 1;
     } else if (is_op(m, n, "Scan")) {
         int64_t scanned = ir_attr_int(m, n, "num_scan_inputs", 0), axis = 0;
         uint32_t n_inputs = m->node.at[n].n_inputs;

@@ -68,8 +68,11 @@ static void cut_plain(struct reasons *r, ir_node n) {
         bool any = false;
         for (uint32_t o = node->n_outputs; o-- > 0;) {
             ir_value out = ir_outputs(r->m, n)[o];
-            if (!out || cut_at_output(r->f, n, o)) continue;
-            follow(r, v, out);
+            if (!out || cut_at_output(r->f, n, o) || !flow_connects(r->f, n, i, o)) continue;
+            if (r->f->live[out])
+                add_cut(r, v, (struct cut){.kind = CUT_ELEMENT, .node = n, .index = i}, false);
+            else
+                follow(r, v, out);
             any = true;
         }
         for (uint32_t o = node->n_outputs; !any && o-- > 0;)
@@ -271,7 +274,7 @@ static void reason_never(struct reasons *r, const struct param *param, struct us
             head = uses.many_read
                        ? arena_printf(a, "none of its %suses reaches a loss: the first ", n)
                        : "no path from it reaches a loss: the first ";
-        else if (cut.kind == CUT_INPUT || cut.kind == CUT_MAKES)
+        else if (cut.kind == CUT_INPUT || cut.kind == CUT_MAKES || cut.kind == CUT_ELEMENT)
             head = uses.many_read ? arena_printf(a, "each of its %suses ", n) : "its only use ";
         g->reason = arena_printf(a, "%s%s", head, text);
     }

@@ -13,7 +13,8 @@ enum cut_kind {
     CUT_MAKES,  /* the node's output `index` carries nothing */
     CUT_BRANCH, /* the If never takes its branch `index` (0 then, 1 else) */
     CUT_RUNS,   /* the loop never runs */
-    CUT_TRIPS,  /* the loop's trips never bring the state to an output that a loss needs */
+    CUT_ELEMENT, /* the node puts the value into a sequence, of which the loss needs another element */
+    CUT_TRIPS, /* the loop's trips never bring the state to an output that a loss needs */
 };
 
 struct cut {

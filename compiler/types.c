@@ -275,6 +275,7 @@ bool infer_types(struct ir_module *m, const struct op_table *ops, const struct o
     if (!x.rules) arena_out_of_memory(ops->n_defs * sizeof *x.rules);
     facts_init(&x.facts, m);
     types_infer_graph(&x, m->main);
+    facts_keep(&x.facts, m);
     facts_free(&x.facts);
     vec_free(&x.journal);
     free(x.rules);

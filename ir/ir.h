@@ -204,6 +204,12 @@ struct ir_property {
     ir_loc loc;
 };
 
+/* What the only element of an integer value is in every execution. */
+struct ir_number {
+    ir_value value;
+    int64_t is;
+};
+
 struct ir_module {
     struct source *source; /* borrowed */
     struct strtab strings;
@@ -237,6 +243,8 @@ struct ir_module {
     VEC(union ir_attr_value) attr_value;
     VEC(struct ir_dim) dim;
     VEC(int64_t) ints;
+
+    VEC(struct ir_number) number; /* by value: integers that type inference found */
 
     uint32_t *type_slots, n_type_slots; /* hash table that keeps each type once */
 };

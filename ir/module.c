@@ -83,6 +83,7 @@ void ir_module_free(struct ir_module *m) {
     vec_free(&m->attr_value);
     vec_free(&m->dim);
     vec_free(&m->ints);
+    vec_free(&m->number);
     free(m->type_slots);
     *m = (struct ir_module){0};
 }

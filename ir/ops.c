@@ -15,15 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IN(name, rule)                                                  {name, OP_##rule, false, false, false, 0, 0},
-#define OPT(name, rule)                                                 {name, OP_##rule, true, false, false, 0, 0},
-#define SOME(name, rule)                                                {name, OP_##rule, false, true, false, 0, 0},
-#define MANY(name, rule)                                                {name, OP_##rule, true, true, false, 0, 0},
-#define STATE(name)                                                     {name, OP_STOP, false, false, true, 0, 0},
-#define OPT_STATE(name)                                                 {name, OP_STOP, true, false, true, 0, 0},
-#define SINCE(opset, name, rule)                                        {name, OP_##rule, false, false, false, opset, 0},
-#define SINCE_STATE(opset, name)                                        {name, OP_STOP, false, false, true, opset, 0},
-#define UNTIL(opset, name, rule)                                        {name, OP_##rule, false, false, false, 0, opset},
+#define ALL          UINT32_MAX
+#define FIRST        1
+#define NONE         0
+#define FIRST_AND(i) (1 | 1u << (i))
+#define BUT(i)       (~(1u << (i)))
+
+#define IN(name, rule)           {name, OP_##rule, false, false, false, 0, 0, 0},
+#define OPT(name, rule)          {name, OP_##rule, true, false, false, 0, 0, 0},
+#define SOME(name, rule)         {name, OP_##rule, false, true, false, 0, 0, 0},
+#define MANY(name, rule)         {name, OP_##rule, true, true, false, 0, 0, 0},
+#define STATE(name)              {name, OP_STOP, false, false, true, 0, 0, 0},
+#define OPT_STATE(name)          {name, OP_STOP, true, false, true, 0, 0, 0},
+#define SINCE(opset, name, rule) {name, OP_##rule, false, false, false, opset, 0, 0},
+#define SINCE_STATE(opset, name) {name, OP_STOP, false, false, true, opset, 0, 0},
+#define UNTIL(opset, name, rule) {name, OP_##rule, false, false, false, 0, opset, 0},
+#define IN_FOR(outputs, name, rule)                                                                \
+    {name, OP_##rule, false, false, false, 0, 0, (uint8_t) ~(outputs)},
+#define OPT_FOR(outputs, name, rule)                                                               \
+    {name, OP_##rule, true, false, false, 0, 0, (uint8_t) ~(outputs)},
 #define OP(domain, name, flags, outputs, type, others, carries, inputs) inputs
 static const struct op_input builtin_inputs[] = {
 #include "ops.def"
@@ -38,21 +48,21 @@ static const struct op_input builtin_inputs[] = {
 #undef SINCE
 #undef SINCE_STATE
 #undef UNTIL
+#undef IN_FOR
+#undef OPT_FOR
 
-#define IN(name, rule)           +1
-#define OPT(name, rule)          +1
-#define SOME(name, rule)         +1
-#define MANY(name, rule)         +1
-#define STATE(name)              +1
-#define OPT_STATE(name)          +1
-#define SINCE(opset, name, rule) +1
-#define SINCE_STATE(opset, name) +1
-#define UNTIL(opset, name, rule) +1
-#define ANY                      OP_ANY
-#define ALL                      UINT32_MAX
-#define FIRST                    1
-#define NONE                     0
-#define FIRST_AND(i)             (1 | 1u << (i))
+#define IN(name, rule)               +1
+#define OPT(name, rule)              +1
+#define SOME(name, rule)             +1
+#define MANY(name, rule)             +1
+#define STATE(name)                  +1
+#define OPT_STATE(name)              +1
+#define SINCE(opset, name, rule)     +1
+#define SINCE_STATE(opset, name)     +1
+#define UNTIL(opset, name, rule)     +1
+#define IN_FOR(outputs, name, rule)  +1
+#define OPT_FOR(outputs, name, rule) +1
+#define ANY                          OP_ANY
 #define OP(domain, name, flags, outputs, type, others, carries, inputs)                            \
     {domain, name, 0, 0 inputs, OP_##flags, OP_DTYPE_##type, OP_DTYPE_##others, outputs, carries},
 static const struct op_def builtin_defs[] = {

@@ -31,6 +31,7 @@ struct op_input {
     bool state;    /* a state input: a value whose uses are all such is a buffer */
     uint8_t since; /* the first opset that needs it: an attribute before; 0: always needed */
     uint8_t until; /* the last opset that has it; 0: the newest does */
+    uint8_t apart; /* bit i: output i does not depend on it */
 };
 
 enum { OP_NEWEST_OPSET = 28 }; /* of ONNX's own domain, up to which ops.def goes */
@@ -108,6 +109,9 @@ const struct op_def *op_get(const struct op_table *t, uint32_t def);
 const struct op_input *op_input_of(const struct op_table *t, uint32_t def, uint32_t i);
 static inline bool op_output_carries(const struct op_def *def, uint32_t output) {
     return def->grad_outputs >> (output < 31 ? output : 31) & 1;
+}
+static inline bool op_input_reaches(const struct op_input *in, uint32_t output) {
+    return output > 7 || !(in->apart >> output & 1);
 }
 /* Whether this opset version (0: the newest; OP_ANY_OPSET: each) has it as an input. */
 bool op_input_in(const struct op_input *in, int64_t opset);

@@ -106,7 +106,14 @@ OPERATORS = [
     ("{o}_1 = Cast <to = 11> ({a})\n{o} = Cast <to = 1> ({o}_1)", lambda a: a.double().float()),
     ("{o}_1 = Cast <to = 16> ({a})\n{o} = CastLike ({o}_1, {b})", lambda a, b: a.bfloat16().float()),
     ("{o} = Dropout ({a}, half, yes)", lambda a: F.dropout(a, 0.5, True)),
+    ("{o}_1 = SplitToSequence <axis = 0> ({a})\n{o}_2 = SequenceAt ({o}_1, none)\n{o} = Expand ({o}_2, shape)",
+     lambda a: a.split(1)[0].expand(2, 3)),
+    ("{o}_1 = SequenceConstruct ({a}, {b})\n{o}_2 = SequenceInsert ({o}_1, {c}, none)\n{o}_3 = ConcatFromSequence <axis = 0> ({o}_2)\n"
+     "{o} = Gather ({o}_3, rows)", lambda a, b, c: torch.cat((c, a, b))[ROWS]),
     None,
+    # of a list, the elements that are taken
+    ("{o}_1 = SequenceConstruct ({a}, {b})\n{o}_2 = SequenceInsert ({o}_1, {c})\n{o} = SequenceAt ({o}_2, two)", lambda a, b, c: c),
+    ("{o}_1 = SequenceConstruct ({a}, {b}, {c})\n{o}_2 = SequenceErase ({o}_1, none)\n{o} = SequenceAt ({o}_2, none)", lambda a, b, c: b),
     # zero gradients are gradients
     ("{o} = Floor ({a})", torch.floor),
     ("{o} = Ceil ({a})", torch.ceil),

@@ -116,6 +116,18 @@ Test(ops, outputs_that_carry) {
     cr_assert(carries("Floor", 0) && carries("QuantizeLinear", 0));
 }
 
+Test(ops, inputs_that_some_outputs_do_not_depend_on) {
+    uint32_t skip = find("com.microsoft", "SkipLayerNormalization"),
+             attention = find("", "Attention");
+    cr_assert(op_input_reaches(op_input_of(&table, skip, 2), 0));
+    cr_assert(!op_input_reaches(op_input_of(&table, skip, 2), 3));
+    cr_assert(op_input_reaches(op_input_of(&table, skip, 4), 3));
+    cr_assert(!op_input_reaches(op_input_of(&table, attention, 0), 1));
+    cr_assert(op_input_reaches(op_input_of(&table, attention, 1), 3));
+    cr_assert(!op_input_reaches(op_input_of(&table, attention, 1), 2));
+    cr_assert(op_input_reaches(op_input_of(&table, find("", "Split"), 0), 100));
+}
+
 Test(ops, state_inputs) {
     static const struct {
         const char *name;

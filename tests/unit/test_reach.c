@@ -689,3 +689,23 @@ Test(loops, the_number_of_the_trip_decides) {
     cr_assert(strstr(explained(NUMBERED("2", "Equal (i, k)"), "w", out, sizeof out),
                      "a way to the loss, which no trip of a loop takes:\n    w\n    -> Mul"));
 }
+
+Test(reasons, name_the_sequence_whose_element_nobody_takes) {
+    const char *text = HEAD "m (float[3] x) => (float[3] loss) <float[3] w, float[3] v> {\n"
+                            "  i = Constant <value = int64 {1}> ()\n"
+                            "  s = SequenceConstruct (v, w)\n  h = SequenceAt (s, i)\n"
+                            "  loss = Mul (h, x) }";
+    char out[4096];
+    expect(text, "w always; v never");
+    expect_reason(text, "v",
+                  "its only use ends at SequenceConstruct (s, line 4), of whose elements the loss "
+                  "needs others");
+    cr_assert_str_eq(explained(text, "v", out, sizeof out),
+                     "  step train: never\n"
+                     "  its only use ends at SequenceConstruct (s, line 4), of whose elements the "
+                     "loss needs others\n"
+                     "  every way ends:\n"
+                     "    ends at SequenceConstruct (s, line 4), of whose elements the loss needs "
+                     "others\n");
+    cr_assert(strstr(explained(text, "w", out, sizeof out), "-> SequenceAt (h, line 5)"));
+}
