@@ -4,7 +4,8 @@
 usage: broken.py [-v] DDPC MODEL...    -v: every diagnostic, and not only those that are wrong
 
 The script knows where it broke a text. Each kind of mistake is made in every model that offers a place for it, near
-the middle; the diagnostic must stand there, and where something can be suggested, suggest it.
+the middle; the diagnostic must stand there, and where something can be suggested, suggest it. Each kind has at least five
+broken texts: where fewer models have a place for it, they are broken at further places.
 """
 import json
 import pathlib
@@ -19,7 +20,12 @@ KINDS = {}
 TOGETHER = [("comma missing between inputs", "parenthesis not closed", "type misspelt", "number with a letter",
              "attribute kind misspelt", "string not closed in an item"),
             ("operator misspelt", "input too many", "input too few", "value undefined", "value defined twice")]
+FEWEST = 5  # broken texts for each kind; where fewer models have a place for it, each is broken at several
 where = 0.5  # which of the places for a mistake, from the first to the last
+
+
+class NoPlace(Exception):
+    """The model has no place for this mistake."""
 
 
 def kind(code, says="", token=r""):
@@ -33,7 +39,9 @@ def kind(code, says="", token=r""):
 
 def middle(pattern, text, fits=lambda match: True):
     found = [m for m in pattern.finditer(text) if fits(m)]
-    return found[int(len(found) * where)] if found else None
+    if not found:
+        raise NoPlace
+    return found[int(len(found) * where)]
 
 
 def replaced(text, start, end, by, at=None):
@@ -93,8 +101,9 @@ def brace_not_opened(text):
 @kind("DDP0102", "the graph's nodes begin here")
 def brace_not_closed(text):
     end = text.rstrip()
-    if end.count("\n}") == 1:
-        return end[:-1], len(end) - 1
+    if end.count("\n}") > 1:
+        raise NoPlace
+    return end[:-1], len(end) - 1
 
 
 @kind("DDP0101", "expected '=>' before the outputs")
@@ -106,63 +115,62 @@ def arrow_missing(text):
 @kind("DDP0101", "expected ',' or '>' behind a declaration")
 def comma_missing_between_items(text):
     m = middle(ITEM, text)
-    return m and replaced(text, m.end() - 1, m.end(), "")
+    return replaced(text, m.end() - 1, m.end(), "")
 
 
 @kind("DDP0101", "did you mean 'float'?", r"flaot")
 def type_misspelt(text):
     m = middle(ITEM, text)
-    return m and replaced(text, m.start("type"), m.start("type") + 5, "flaot")
+    return replaced(text, m.start("type"), m.start("type") + 5, "flaot")
 
 
 @kind("DDP0101")
 def bracket_of_a_shape_not_closed(text):
     m = middle(ITEM, text)
-    return m and replaced(text, m.end("type") - 1, m.end("type"), "", m.end("type"))
+    return replaced(text, m.end("type") - 1, m.end("type"), "", m.end("type"))
 
 
 @kind("DDP0105", "is not a number", r"-?\d+x")
 def number_with_a_letter(text):
     m = middle(re.compile(r"\w = (-?\d+)(?=[,>])"), text)
-    return m and replaced(text, m.end(1), m.end(1), "x", m.start(1))
+    return replaced(text, m.end(1), m.end(1), "x", m.start(1))
 
 
 @kind("DDP0104", "does not fit into 64 bits", r"-?\d+")
 def number_too_large(text):
     m = middle(re.compile(r"\w = (-?\d+)(?=[,>])"), text)
-    return m and replaced(text, m.end(1), m.end(1), "9" * 20, m.start(1))
+    return replaced(text, m.end(1), m.end(1), "9" * 20, m.start(1))
 
 
 @kind("DDP0111", "the value is of kind int where string is wanted")
 def attribute_of_another_kind(text):
     m = middle(re.compile(r"<\w+(|: int) = (-?\d+)(?=[,>])"), text)
-    return m and replaced(text, m.start(1), m.end(1), ": string", m.start(1) + len(": string = "))
+    return replaced(text, m.start(1), m.end(1), ": string", m.start(1) + len(": string = "))
 
 
 @kind("DDP0101", "did you mean 'ints'?", r"itns")
 def attribute_kind_misspelt(text):
     m = middle(re.compile(r"[<,] ?\w+(|: ints) = \["), text)
-    return m and replaced(text, m.start(1), m.end(1), ": itns", m.start(1) + 2)
+    return replaced(text, m.start(1), m.end(1), ": itns", m.start(1) + 2)
 
 
 @kind("DDP0112", "are given")
 def element_too_many(text):
     m = middle(re.compile(r"int64\[\d+\] \{(\d)"), text)
-    return m and replaced(text, m.start(1), m.start(1), "1, ")
+    return replaced(text, m.start(1), m.start(1), "1, ")
 
 
 @kind("DDP0109", "this string has no closing quote")
 def string_not_closed_in_a_node(text):
     m = node(text, lambda m: '"' in m["inputs"])
-    if m:
-        quote = text.index('"', text.index('"', m.start("inputs")) + 1)
-        return replaced(text, quote, quote + 1, "", text.index('"', m.start("inputs")))
+    quote = text.index('"', text.index('"', m.start("inputs")) + 1)
+    return replaced(text, quote, quote + 1, "", text.index('"', m.start("inputs")))
 
 
 @kind("DDP0109", "this string has no closing quote")
 def string_not_closed_in_an_item(text):
     m = middle(ITEM, text, lambda m: m["name"].startswith('"'))
-    return m and replaced(text, m.end("name") - 1, m.end("name"), "", m.start("name"))
+    return replaced(text, m.end("name") - 1, m.end("name"), "", m.start("name"))
 
 
 @kind("DDP0301", "did you mean", r"[A-Z]\w+")
@@ -225,7 +233,7 @@ def node_before_the_one_that_it_reads(text):
             pairs.append((last, m))
         last = m
     if not pairs:
-        return None
+        raise NoPlace
     first, second = pairs[len(pairs) // 2]
     offset = second["inputs"].split(", ").index(names(first, "outputs")[0])
     column = second.start("inputs") - second.start() + sum(len(n) + 2 for n in names(second, "inputs")[:offset])
@@ -240,7 +248,7 @@ def cycle(text):
              if names(a, "outputs")[0] in names(b, "inputs") and a["op"] not in ("Constant",) and names(a, "inputs")
              and a.end() + 1 == b.start()]
     if not pairs:
-        return None
+        raise NoPlace
     a, b = pairs[len(pairs) // 2]
     name = names(a, "inputs")[0]
     return replaced(text, a.start("inputs"), a.start("inputs") + len(name), names(b, "outputs")[0])
@@ -261,7 +269,7 @@ def brace_closed_too_early(text):
 @kind("DDP0101", "expected ',' or '>' behind an attribute")
 def brace_of_a_branch_closed_too_early(text):
     m = node(text, lambda m: indentation(m) > 3 and text[m.end() + 1:].lstrip()[0] not in "})")
-    return m and replaced(text, m.end(), m.end(), "\n      }", m.end() + len("\n      }"))
+    return replaced(text, m.end(), m.end(), "\n      }", m.end() + len("\n      }"))
 
 
 @kind("DDP0107", "stands behind the model")
@@ -273,7 +281,7 @@ def brace_too_many(text):
 @kind("DDP0208", "output")
 def branch_with_too_few_outputs(text):
     m = middle(re.compile(r"then_branch = (\w+) \(\) => \([^()]*\)"), text)
-    return m and (text[:m.start()] + re.sub(r"=> \(.*\)", "=> ()", m[0]) + text[m.end():], m.start(1))
+    return (text[:m.start()] + re.sub(r"=> \(.*\)", "=> ()", m[0]) + text[m.end():], m.start(1))
 
 
 def place(text, offset):
@@ -293,10 +301,12 @@ def several(text, kinds):
     lines, places = text.split("\n"), []
     for i, name in enumerate(kinds):
         where = (i + 1) / (len(kinds) + 1)
-        broken = KINDS[name][2](text)
-        where = 0.5
-        if not broken:
+        try:
+            broken = KINDS[name][2](text)
+        except NoPlace:
             continue
+        finally:
+            where = 0.5
         at = place(*broken)
         changed = broken[0].split("\n")
         first = next(k for k, line in enumerate(changed) if line != text.split("\n")[k])
@@ -310,23 +320,37 @@ def several(text, kinds):
     return result, sorted(found)
 
 
+def broken_texts(breaks, models):
+    """(model, text, place) of each broken text: one for each model, more while they are too few."""
+    global where
+    made = []
+    for where in (0.5, 0.25, 0.75, 0, 0.99):
+        for model in models:
+            try:
+                broken = breaks(pathlib.Path(model).read_text())
+            except NoPlace:
+                continue
+            if (model, *broken) not in made:
+                made.append((model, *broken))
+        if len(made) >= FEWEST:
+            break
+    where = 0.5
+    return made
+
+
 def main(ddpc, *models):
     verbose, rows, failed = False, [], 0
     if ddpc == "-v":
         verbose, ddpc, models = True, models[0], models[1:]
     for name, (code, says, breaks, token) in KINDS.items():
-        made = right = 0  # a mistake that no model has a place for tests nothing
-        for model in models:
-            text = pathlib.Path(model).read_text()
-            broken = breaks(text)
-            if not broken:
-                continue
-            made += 1
-            line, column = place(*broken)
-            errors = [d for d in diagnose(ddpc, broken[0]) if d["severity"] == "error"]
+        made = broken_texts(breaks, models)
+        right = 0
+        for model, text, offset in made:
+            line, column = place(text, offset)
+            errors = [d for d in diagnose(ddpc, text) if d["severity"] == "error"]
             first = errors[0] if errors else {}
             there = (first.get("line"), first.get("column")) == (line, column)
-            marked = broken[0].split("\n")[line - 1].encode()[column - 1:][:first.get("length", 0)].decode()
+            marked = text.split("\n")[line - 1].encode()[column - 1:][:first.get("length", 0)].decode()
             spans = token.fullmatch(marked) if token.pattern else True
             ok = (len(errors) == 1 and first["code"] == code and there and spans
                   and says in json.dumps(first, ensure_ascii=False))
@@ -336,8 +360,8 @@ def main(ddpc, *models):
                       f"{len(errors)} errors:")
                 for d in errors[:3]:
                     print("   ", json.dumps(d, ensure_ascii=False))
-        rows.append(f"{name:40} {code}  {right} of {made}")
-        failed += right < made or made == 0
+        rows.append(f"{name:40} {code}  {right} of {len(made)}")
+        failed += right < len(made) or len(made) < FEWEST  # too few test nothing
     for kinds in TOGETHER:
         right = 0
         for model in models:
