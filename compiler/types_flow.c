@@ -93,13 +93,13 @@ static ir_type along_axis(struct ir_module *m, ir_type t, int64_t axis, bool ins
 enum { MAX_ROUNDS = 3 };
 
 struct start {
-    uint32_t journal, diags, errors, warnings;
+    uint32_t journal, diags;
     bool ok;
 };
 
 static struct start begin(struct typer *x) {
     x->loops++;
-    return (struct start){x->journal.n, x->d->all.n, x->d->errors, x->d->warnings, x->ok};
+    return (struct start){x->journal.n, x->d->all.n, x->ok};
 }
 
 static void start_over(struct typer *x, const struct start *s) {
@@ -109,9 +109,7 @@ static void start_over(struct typer *x, const struct start *s) {
         x->m->value.at[v].type = x->journal.at[x->journal.n].was;
         facts_forget(&x->facts, v);
     }
-    x->d->all.n = s->diags;
-    x->d->errors = s->errors;
-    x->d->warnings = s->warnings;
+    diags_take_back(x->d, s->diags);
     x->ok = s->ok;
 }
 

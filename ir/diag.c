@@ -50,8 +50,17 @@ enum diag_severity diag_severity_of(enum diag_code code) {
 
 void diags_init(struct diags *d, struct source *source) { *d = (struct diags){.source = source}; }
 
+void diags_take_back(struct diags *d, uint32_t n) {
+    while (d->all.n > n) {
+        struct diag *g = d->all.at[--d->all.n];
+        d->errors -= g->severity == DIAG_ERROR;
+        d->warnings -= g->severity == DIAG_WARNING;
+        vec_free(&g->notes);
+    }
+}
+
 void diags_free(struct diags *d) {
-    for (uint32_t i = 0; i < d->all.n; i++) vec_free(&d->all.at[i]->notes);
+    diags_take_back(d, 0);
     vec_free(&d->all);
     arena_free(&d->arena);
     *d = (struct diags){0};
@@ -282,14 +291,19 @@ void diags_print(struct diags *d, FILE *out, bool short_form, bool color) {
 enum { LONGEST = 256 }; /* names beyond this many bytes get no suggestion */
 
 /* Insertions, deletions, replacements and swaps of neighbours that lead from one to the other
- * (optimal string alignment); limit + 1 as soon as there must be more than `limit`. */
+ * (optimal string alignment); limit + 1 as soon as there must be more than `limit`. What both begin and
+ * end with costs nothing, and a way that leaves the band of `limit` around the diagonal is too long
+ * (Ukkonen 1985): with a million names that differ in their last letters, each costs a few steps. */
 static uint32_t distance(const char *a, size_t n, const char *b, size_t m, uint32_t limit) {
     if ((n > m ? n - m : m - n) > limit) return limit + 1;
-    uint32_t rows[3][LONGEST + 1], *before = rows[0], *last = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= m; j++) before[j] = last[j] = (uint32_t)j;
+    while (n && m && *a == *b) a++, b++, n--, m--;
+    while (n && m && a[n - 1] == b[m - 1]) n--, m--;
+    uint32_t rows[3][LONGEST + 2], *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= m && j <= limit + 1; j++) before[j] = last[j] = (uint32_t)j;
     for (size_t i = 1; i <= n; i++) {
-        uint32_t least = row[0] = (uint32_t)i;
-        for (size_t j = 1; j <= m; j++) {
+        size_t from = i > limit ? i - limit : 1, to = i + limit < m ? i + limit : m;
+        uint32_t least = row[from - 1] = from == 1 ? (uint32_t)i : limit + 1;
+        for (size_t j = from; j <= to; j++) {
             uint32_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
             if (last[j] + 1 < best) best = last[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
@@ -300,6 +314,7 @@ static uint32_t distance(const char *a, size_t n, const char *b, size_t m, uint3
             if (best < least) least = best;
         }
         if (least > limit) return limit + 1;
+        row[to + 1] = limit + 1; /* the next row looks one beyond */
         uint32_t *oldest = before;
         before = last;
         last = row;

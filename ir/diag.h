@@ -66,6 +66,9 @@ void diag_add_note(struct diags *d, struct diag *to, ir_loc loc, const char *for
 void diag_set_help(struct diags *d, struct diag *to, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* As if only the first n had been reported. */
+void diags_take_back(struct diags *d, uint32_t n);
+
 enum { DIAG_MAX_SHOWN = 20 };
 /* Sorts; then prints the first DIAG_MAX_SHOWN and says how many are left. `short_form` is one line
  * a diagnostic; `color` uses terminal escapes. */

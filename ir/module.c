@@ -334,8 +334,8 @@ static void put_type(text_buffer *b, const struct ir_module *m, ir_type t) {
     case IR_TYPE_OPAQUE:
         puts_(b, "opaque(");
         put_dotted(b, m, info->opaque_domain);
-        if (info->opaque_domain && info->opaque_name) puts_(b, ",");
-        put_dotted(b, m, info->opaque_name);
+        if (info->opaque_domain) puts_(b, ",");
+        if (info->opaque_name) put_dotted(b, m, info->opaque_name);
         puts_(b, ")");
         return;
     case IR_TYPE_TENSOR: break;

@@ -160,6 +160,15 @@ static void read_property(struct onnx *o, const struct onnx_field *f) {
     o->m->has_metadata = true;
 }
 
+/* Protobuf would put two graphs together, as it puts two files together: no model means that. */
+static void read_graph(struct onnx *o, const struct onnx_field *f, struct onnx_field *graph) {
+    if (graph->number) {
+        struct diag *g = onnx_error(o, f->loc, "the file holds two graphs");
+        if (g) diag_set_help(o->d, g, "it may be two files in one; a model has one main graph");
+    }
+    *graph = *f;
+}
+
 /* All but functions, which stand behind the main graph. */
 static void read_header(struct onnx *o, struct span bytes, struct onnx_field *graph) {
     struct ir_module *m = o->m;
@@ -192,7 +201,7 @@ static void read_header(struct onnx *o, struct span bytes, struct onnx_field *gr
             break;
         case MODEL_metadata_props: read_property(o, &f); break;
         case MODEL_training_info: read_training(o, f.bytes); break;
-        case MODEL_graph: *graph = f; break;
+        case MODEL_graph: read_graph(o, &f, graph); break;
         }
     onnx_opsets(o, ONNX_MODEL, bytes, MODEL_opset_import, &m->opsets, &m->n_opsets);
     m->has_opsets = m->n_opsets > 0;

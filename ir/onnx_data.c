@@ -135,6 +135,17 @@ static bool is_integer(enum ir_dtype t) {
     return t != IR_UNDEFINED && t != IR_STRING && !ir_dtype_carries_gradient(t);
 }
 
+/* A field's bytes as elements of so many bits, each of `size` bytes or several in one. */
+static uint64_t whole_elements(struct onnx *o, const struct onnx_field *f, uint32_t size,
+                               uint32_t bits) {
+    if (!bits) return 0;
+    if (f->bytes.len % size == 0) return (uint64_t)f->bytes.len * 8 / bits;
+    struct diag *g = onnx_error(o, f->loc, "%zu bytes are no whole number of elements of %u bytes",
+                                f->bytes.len, size);
+    if (g) diag_set_help(o->d, g, "the data was cut off, or is of another element type");
+    return 0;
+}
+
 /* How many elements a field holds. */
 static uint64_t count_elements(struct onnx *o, const struct onnx_field *f, enum ir_dtype t,
                                uint64_t expected) {
@@ -144,9 +155,9 @@ static uint64_t count_elements(struct onnx *o, const struct onnx_field *f, enum 
     if (!f->is_span) return bits && bits < 8 ? 8 / bits : 1;
     struct onnx_cursor c = onnx_cursor(ONNX_TENSOR, f->bytes);
     switch (f->number) {
-    case TENSOR_raw_data: return bits ? (uint64_t)f->bytes.len * 8 / bits : 0;
-    case TENSOR_float_data: return f->bytes.len / 4;
-    case TENSOR_double_data: return f->bytes.len / 8;
+    case TENSOR_raw_data: return whole_elements(o, f, bits < 8 ? 1 : bits / 8, bits);
+    case TENSOR_float_data: return whole_elements(o, f, 4, 32);
+    case TENSOR_double_data: return whole_elements(o, f, 8, 64);
     default:
         if (f->bytes.len > COUNT_VARINTS_UP_TO) return expected;
         while (onnx_next_number(&c, f->number, &number)) stored++;
@@ -205,7 +216,7 @@ static void read_data(struct onnx *o, const struct onnx_field *f, struct onnx_te
         data.count = (uint64_t)elements;
     if (elements >= 0 && data.count && data.count != (uint64_t)elements)
         wrong_count(o, f->loc, out->type, elements, data.count);
-    else if (is_integer(dtype) && data.count <= IR_MAX_INTS)
+    else if (is_integer(dtype) && bits >= 8 && data.count <= IR_MAX_INTS)
         keep_integers(o, dtype, f->bytes, &data);
     out->data = o->m->data.n;
     vec_push(&o->m->data, data);

@@ -17,15 +17,25 @@ static void each(struct onnx *o, enum onnx_message message, struct span bytes, u
 
 /* ---- declarations ---------------------------------------------------------------------------- */
 
+/* What an exporter notes at a value or a tensor. */
+static void read_notes(struct onnx *o, enum onnx_message message, const struct onnx_field *of,
+                       uint32_t number, str name) {
+    struct onnx_cursor c = onnx_cursor(message, of->bytes);
+    for (struct onnx_field f; onnx_field(o, &c, &f);)
+        if (f.number == number) onnx_note_kind(o, f.bytes, name);
+}
+
 static void read_value(struct onnx *o, const struct onnx_field *of, str *name, ir_type *type) {
     *name = 0;
     *type = 0;
+    bool notes = false;
     struct onnx_cursor c = onnx_cursor(ONNX_VALUE, of->bytes);
     for (struct onnx_field f; onnx_field(o, &c, &f);) {
         if (f.number == VALUE_name) *name = onnx_name(o, &f);
         if (f.number == VALUE_type) *type = onnx_type(o, f.bytes, f.loc);
-        if (f.number == VALUE_metadata_props) onnx_note_kind(o, f.bytes, *name);
+        notes |= f.number == VALUE_metadata_props;
     }
+    if (notes) read_notes(o, ONNX_VALUE, of, VALUE_metadata_props, *name);
 }
 
 static void read_input(struct onnx *o, const struct onnx_field *f) {
@@ -61,9 +71,7 @@ static void read_tensor(struct onnx *o, const struct onnx_field *f, bool sparse)
     if (t.name) {
         scope_declare(&o->scope, IR_DEF_INITIALIZER, t.name,
                       (struct ir_decl){.type = t.type, .loc = f->loc, .data = t.data});
-        struct onnx_cursor c = onnx_cursor(ONNX_TENSOR, f->bytes);
-        for (struct onnx_field part; !sparse && onnx_field(o, &c, &part);)
-            if (part.number == TENSOR_metadata_props) onnx_note_kind(o, part.bytes, t.name);
+        if (!sparse) read_notes(o, ONNX_TENSOR, f, TENSOR_metadata_props, t.name);
         return;
     }
     struct diag *g = diag_at(o->d, DIAG_UNNAMED_INITIALIZER, f->loc, 1,

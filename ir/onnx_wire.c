@@ -107,16 +107,14 @@ bool onnx_next_number(struct onnx_cursor *c, uint32_t number, uint64_t *out) {
 }
 
 /* Writers put fields in the order of their numbers, so nearly every model begins with ir_version, and
- * no text begins with that byte. For the others the whole list of fields must be one, with a graph. */
+ * no text begins with that byte. For the others the whole file must be a list of fields, with a graph
+ * among them; a newer ONNX may have fields that are not known here. */
 bool onnx_is_model(const struct source *s) {
     if (s->size == 0) return false;
     if (s->bytes[0] == (MODEL_ir_version << 3 | PB_WT_VARINT)) return true;
     struct onnx_cursor c = onnx_cursor(ONNX_MODEL, (struct span){s->bytes, s->size});
     bool graph = false;
-    for (struct onnx_field f; onnx_next(s, &c, &f);) {
-        if (!entry_of(ONNX_MODEL, f.number)->kind) return false;
-        graph |= f.number == MODEL_graph;
-    }
+    for (struct onnx_field f; onnx_next(s, &c, &f);) graph |= f.number == MODEL_graph;
     return graph && !c.broken;
 }
 

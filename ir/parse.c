@@ -253,79 +253,80 @@ static bool read_metadata(struct parser *p) {
            parse_list(p, ']', "',' or ']' behind an entry", read_property);
 }
 
-/* The key of an entry and its ':'. */
-static bool read_key(struct parser *p, struct span *key, ir_loc *loc) {
-    *loc = parse_here(p);
-    if (!lex_is(*p->lex.at, LEX_ALPHA)) return parse_expected(p, "a key");
-    *key = lex_while(&p->lex, LEX_IDENT);
-    return parse_take(p, ':', "':' behind the key");
-}
-
-static bool unknown_key(struct parser *p, struct span key, ir_loc loc, const char *const *keys,
-                        size_t n) {
+/* The key of an entry and its ':', as its place among the n that can stand there; -1 after an error.
+ * `*seen` has a bit for each that has stood there. */
+static int read_key(struct parser *p, const char *const *keys, int n, uint32_t *seen) {
+    ir_loc loc = parse_here(p);
+    if (!lex_is(*p->lex.at, LEX_ALPHA)) {
+        parse_expected(p, "a key");
+        return -1;
+    }
+    struct span key = lex_while(&p->lex, LEX_IDENT);
+    if (!parse_take(p, ':', "':' behind the key")) return -1;
+    for (int i = 0; i < n; i++) {
+        if (!span_is(key, keys[i])) continue;
+        bool twice = *seen >> i & 1;
+        *seen |= 1u << i;
+        if (!twice) return i;
+        struct diag *g =
+            parse_error(p, DIAG_KEY_TWICE, loc, key.len, "'%s' is given twice", keys[i]);
+        if (g) diag_set_help(p->d, g, "leave out the one that is not meant");
+        return -1;
+    }
     struct diag *g = parse_error(p, DIAG_UNKNOWN_KEY, loc, key.len, "there is no key '%.*s' here",
                                  (int)(key.len < 80 ? key.len : 80), key.s);
-    if (!g) return false;
+    if (!g) return -1;
     struct arena scratch = {0};
-    const char *near = diag_nearest(arena_strndup(&scratch, key.s, key.len), keys, n);
+    const char *near = diag_nearest(arena_strndup(&scratch, key.s, key.len), keys, (size_t)n);
     const char *all = "";
-    for (size_t i = 0; i < n; i++)
-        all = arena_printf(&scratch, "%s%s%s", all, i ? ", " : "", keys[i]);
+    for (int i = 0; i < n; i++) all = arena_printf(&scratch, "%s%s%s", all, i ? ", " : "", keys[i]);
     if (near)
         diag_set_help(p->d, g, "did you mean '%s'?", near);
     else
         diag_set_help(p->d, g, "the keys are %s", all);
     arena_free(&scratch);
-    return false;
+    return -1;
 }
 
 static bool read_model_entry(struct parser *p) {
-    struct ir_module *m = p->m;
-    struct span key = {0};
-    ir_loc loc;
-    if (!read_key(p, &key, &loc)) return false;
-    if (span_is(key, "ir_version"))
-        return m->has_ir_version = parse_int(p, "a version", &m->ir_version);
-    if (span_is(key, "model_version"))
-        return m->has_model_version = parse_int(p, "a version", &m->model_version);
-    if (span_is(key, "opset_import"))
-        return m->has_opsets = read_opsets(p, &m->opsets, &m->n_opsets);
-    if (span_is(key, "metadata_props")) return m->has_metadata = read_metadata(p);
-    if (span_is(key, "producer_name"))
-        return m->has_producer_name = parse_string(p, "a string", &m->producer_name);
-    if (span_is(key, "producer_version"))
-        return m->has_producer_version = parse_string(p, "a string", &m->producer_version);
-    if (span_is(key, "domain")) return m->has_domain = parse_string(p, "a string", &m->domain);
-    if (span_is(key, "doc_string")) return m->has_doc = parse_string(p, "a string", &m->doc);
     static const char *const keys[] = {"ir_version",    "model_version",    "opset_import",
                                        "producer_name", "producer_version", "domain",
                                        "doc_string",    "metadata_props"};
-    return unknown_key(p, key, loc, keys, sizeof keys / sizeof *keys);
+    struct ir_module *m = p->m;
+    switch (read_key(p, keys, sizeof keys / sizeof *keys, &p->keys)) {
+    case 0: return m->has_ir_version = parse_int(p, "a version", &m->ir_version);
+    case 1: return m->has_model_version = parse_int(p, "a version", &m->model_version);
+    case 2: return m->has_opsets = read_opsets(p, &m->opsets, &m->n_opsets);
+    case 3: return m->has_producer_name = parse_string(p, "a string", &m->producer_name);
+    case 4: return m->has_producer_version = parse_string(p, "a string", &m->producer_version);
+    case 5: return m->has_domain = parse_string(p, "a string", &m->domain);
+    case 6: return m->has_doc = parse_string(p, "a string", &m->doc);
+    case 7: return m->has_metadata = read_metadata(p);
+    }
+    return false;
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
 static bool read_function_entry(struct parser *p) {
+    static const char *const keys[] = {"domain", "opset_import", "overload", "doc_string"};
     struct ir_function_info *f = &p->m->function.at[p->m->function.n - 1];
-    struct span key = {0};
-    ir_loc loc;
-    if (!read_key(p, &key, &loc)) return false;
-    if (span_is(key, "domain")) {
+    switch (read_key(p, keys, sizeof keys / sizeof *keys, &p->keys)) {
+    case 0:
         if (!parse_string(p, "a string", &f->domain)) return false;
         f->domain = ir_domain_canonical(p->m, f->domain);
         return true;
+    case 1: return f->has_opsets = read_opsets(p, &f->opsets, &f->n_opsets);
+    case 2: return parse_string(p, "a string", &f->overload);
+    case 3: return parse_string(p, "a string", &f->doc);
     }
-    if (span_is(key, "overload")) return parse_string(p, "a string", &f->overload);
-    if (span_is(key, "doc_string")) return parse_string(p, "a string", &f->doc);
-    if (span_is(key, "opset_import"))
-        return f->has_opsets = read_opsets(p, &f->opsets, &f->n_opsets);
-    static const char *const keys[] = {"domain", "opset_import", "overload", "doc_string"};
-    return unknown_key(p, key, loc, keys, sizeof keys / sizeof *keys);
+    return false;
 }
 
 static bool read_function(struct parser *p) {
     struct ir_module *m = p->m;
     p->form = function_form;
+    p->keys = 0;
     p->opsets = m->opsets;
     p->n_opsets = m->n_opsets;
     ir_function f = m->function.n;

@@ -53,6 +53,7 @@ struct parser {
     uint32_t errors;
     uint32_t depth;            /* graphs and types around this place */
     uint32_t opsets, n_opsets; /* imports in force, in module.opset */
+    uint32_t keys;             /* of the header that is being read: a bit for each that it has */
 
     struct scope scope;
 

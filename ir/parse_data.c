@@ -26,6 +26,21 @@ static bool surely_in_range(enum lex_number_kind kind, struct span s) {
     return digits < 2 || s.s[s.len - 1 - digits] == '-';
 }
 
+/* How far an integer type's elements go below and above zero. Where several are packed into a byte, one
+ * number may stand for all of them. */
+struct range {
+    uint64_t below, above;
+};
+
+static struct range range_of(enum ir_dtype t) {
+    if (t == IR_BOOL) return (struct range){0, 1};
+    uint32_t bits = ir_dtype_bits(t);
+    if (bits < 8) return (struct range){128, 255};
+    bool is_signed = t == IR_INT8 || t == IR_INT16 || t == IR_INT32 || t == IR_INT64;
+    uint64_t all = UINT64_MAX >> (64 - bits);
+    return is_signed ? (struct range){all / 2 + 1, all / 2} : (struct range){0, all};
+}
+
 static bool check_number(struct parser *p, enum ir_dtype dtype, enum lex_number_kind kind,
                          struct span s, int64_t *value) {
     ir_loc loc = (ir_loc)(s.s - p->lex.base);
@@ -43,9 +58,9 @@ static bool check_number(struct parser *p, enum ir_dtype dtype, enum lex_number_
     if (integer) {
         uint64_t magnitude;
         bool negative;
-        uint64_t limit = dtype == IR_UINT64 ? UINT64_MAX : INT64_MAX;
+        struct range range = range_of(dtype);
         ok = lex_int_value(s, &magnitude, &negative) &&
-             (negative ? magnitude <= (uint64_t)INT64_MAX + 1 : magnitude <= limit);
+             magnitude <= (negative ? range.below : range.above);
         *value = (int64_t)(negative ? 0 - magnitude : magnitude);
     } else if (kind != LEX_INF && kind != LEX_NAN && !surely_in_range(kind, s)) {
         double x = lex_float_value(kind, s);
@@ -56,7 +71,12 @@ static bool check_number(struct parser *p, enum ir_dtype dtype, enum lex_number_
     struct diag *g =
         parse_error(p, DIAG_NUMBER_RANGE, loc, s.len, "'%.*s' is out of range for %s",
                     (int)(s.len < 80 ? s.len : 80), s.s, dtype ? ir_dtype_text(dtype) : "64 bits");
-    if (g) diag_set_help(p->d, g, "write a number that the type can hold, or inf");
+    struct range range = integer ? range_of(dtype) : (struct range){0};
+    if (g && integer)
+        diag_set_help(p->d, g, "the type holds %s%llu to %llu", range.below ? "-" : "",
+                      (unsigned long long)range.below, (unsigned long long)range.above);
+    else if (g)
+        diag_set_help(p->d, g, "write a number that the type can hold, or inf");
     return false;
 }
 
@@ -83,7 +103,7 @@ static bool read_element(struct parser *p, enum ir_dtype dtype, int64_t *value) 
 static bool read_literals(struct parser *p, enum ir_dtype dtype, struct ir_data_info *data,
                           bool *counted) {
     struct lexer *l = &p->lex;
-    bool keep = is_integer_type(dtype);
+    bool keep = is_integer_type(dtype) && ir_dtype_bits(dtype) >= 8; /* those below may be packed */
     int64_t kept[IR_MAX_INTS];
     data->kind = IR_DATA_LITERALS;
     data->loc = (ir_loc)(l->at - l->base);
@@ -115,17 +135,17 @@ static bool skip_pair(struct parser *p) {
            parse_string(p, "a value in quotes", &ignored);
 }
 
-/* The number of elements must fit the type, where it is known, except in the forms that printers
- * write loosely: several packed into one number, complex numbers as one or two, and nothing at all.
- */
+/* The number of elements must fit the type, where it is known. Printers leave all of them out, write
+ * several that share a byte as one number, and complex numbers as one or two. */
 static void check_count(struct parser *p, ir_type type, const struct ir_data_info *data) {
     enum ir_dtype dtype = ir_type_dtype(p->m, type);
     int64_t expected =
         p->m->type.at[type].kind == IR_TYPE_TENSOR ? ir_type_elements(p->m, type) : -1;
     if (expected < 0 || data->count == 0 || data->count == (uint64_t)expected) return;
-    if (dtype == IR_COMPLEX64 || dtype == IR_COMPLEX128 ||
-        (ir_dtype_bits(dtype) > 0 && ir_dtype_bits(dtype) < 8))
-        return;
+    uint64_t n = (uint64_t)expected, in_byte = ir_dtype_bits(dtype) ? 8 / ir_dtype_bits(dtype) : 0;
+    if (in_byte > 1 && data->count == n / in_byte + (n % in_byte != 0)) return;
+    bool complex = dtype == IR_COMPLEX64 || dtype == IR_COMPLEX128;
+    if (complex && data->count == 2 * n) return;
     struct arena scratch = {0};
     const char *text = ir_type_text(p->m, &scratch, type);
     struct diag *g = parse_error(p, DIAG_ELEMENT_COUNT, data->loc, data->length,

@@ -85,12 +85,18 @@ static void print_number(struct printer *p, struct span s) {
 
 static void print_float(struct printer *p, double x, bool wide, bool attribute);
 
-/* The elements of a binary model's tensor. */
+/* The elements of a binary model's tensor. Those that share a byte are printed as that byte, which is how
+ * ONNX's parser takes them. */
 static void print_elements(struct printer *p, enum ir_dtype dtype,
                            const struct ir_data_info *data) {
     struct span tensor = {p->m->source->bytes + data->loc, data->length};
     bool complex = dtype == IR_COMPLEX64 || dtype == IR_COMPLEX128;
     uint64_t left = complex ? 2 * data->count : data->count;
+    uint32_t bits = ir_dtype_bits(dtype);
+    if (bits && bits < 8) {
+        left = (left * bits + 7) / 8;
+        dtype = IR_UINT8;
+    }
     struct onnx_elements e;
     struct onnx_element x;
     onnx_elements_begin(&e, p->m->source, dtype, tensor);

@@ -194,9 +194,40 @@ static void walk_graph(struct verifier *v, ir_graph g) {
     }
 }
 
+/* Versions begin with 1, and a list has one of each domain. `seen` is by str: the last import of that
+ * domain, counted from 1; a list that is checked later has later ones. */
+static void check_imports(struct verifier *v, uint32_t first, uint32_t n, uint32_t *seen) {
+    for (uint32_t i = first; i < first + n; i++) {
+        const struct ir_opset *o = &v->m->opset.at[i];
+        const char *domain = o->domain ? ir_text(v->m, o->domain) : "ai.onnx";
+        uint32_t before = seen[o->domain];
+        seen[o->domain] = i + 1;
+        if (o->version < 1) {
+            struct diag *e =
+                diag_at(v->d, DIAG_OPSET_VERSION, o->loc, 1,
+                        "domain '%s' is imported with version %lld", domain, (long long)o->version);
+            diag_set_help(v->d, e,
+                          "versions begin with 1; give the one that the model is made for");
+        } else if (before > first && v->m->opset.at[before - 1].version != o->version) {
+            struct diag *e =
+                diag_at(v->d, DIAG_OPSET_VERSION, o->loc, 1,
+                        "domain '%s' is imported with version %lld, and with %lld before", domain,
+                        (long long)o->version, (long long)v->m->opset.at[before - 1].version);
+            diag_add_note(v->d, e, v->m->opset.at[before - 1].loc, "first imported here");
+            diag_set_help(v->d, e, "leave out the one that the model is not made for");
+        }
+    }
+}
+
 /* The opset_import of the model and of its functions. */
 static void check_opsets(struct verifier *v) {
     const struct ir_module *m = v->m;
+    uint32_t *seen = allocate(m->strings.text.n, sizeof *seen);
+    check_imports(v, m->opsets, m->n_opsets, seen);
+    for (ir_function f = 1; f < m->function.n; f++)
+        if (m->function.at[f].has_opsets)
+            check_imports(v, m->function.at[f].opsets, m->function.at[f].n_opsets, seen);
+    free(seen);
     for (uint32_t i = 0; i < m->opset.n; i++) {
         const struct ir_opset *o = &m->opset.at[i];
         if (o->domain || o->version <= OP_NEWEST_OPSET) continue;
@@ -213,6 +244,7 @@ bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d) {
     v.defined = allocate(m->value.n, sizeof *v.defined);
     v.later = allocate(m->value.n, sizeof *v.later);
     v.by_name = allocate(m->strings.text.n, sizeof *v.by_name);
+    v.given = allocate(m->strings.text.n, sizeof *v.given);
     check_opsets(&v);
     verify_functions(&v);
     walk_graph(&v, m->main);
@@ -229,6 +261,7 @@ bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d) {
     free(v.defined);
     free(v.later);
     free(v.by_name);
+    free(v.given);
     free(v.names);
     vec_free(&v.hidden);
     vec_free(&v.open);

@@ -48,6 +48,7 @@ struct verifier {
     uint32_t n_names, n_slots;
     VEC(struct call) calls;
     VEC(struct early_use) early;
+    ir_attr *given;           /* by str: the last attribute of that name */
     VEC(str) missing_domains; /* reported in the current scope */
     ir_function function;     /* whose body is being walked, or 0 */
 };

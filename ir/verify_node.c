@@ -69,9 +69,29 @@ const char *verify_function_name(struct verifier *v, ir_function f) {
     return full_name(v, info->domain, info->name, info->overload);
 }
 
+/* The attributes of node `n`, or the formal ones of function `f`: each once. */
+static void verify_once(struct verifier *v, uint32_t first, uint32_t count, ir_node n,
+                        ir_function f) {
+    for (ir_attr a = first; a < first + count; a++) {
+        const struct ir_attr_info *attr = &v->m->attr.at[a];
+        ir_attr before = v->given[attr->name];
+        v->given[attr->name] = a;
+        if (before < first || before >= a) continue; /* another node's */
+        struct diag *e =
+            diag_at(v->d, DIAG_ATTRIBUTE_TWICE, attr->loc, verify_name_length(v, attr->name),
+                    "%s has the attribute '%s' twice",
+                    n ? verify_node_name(v, n)
+                      : arena_printf(&v->d->arena, "function '%s'", verify_function_name(v, f)),
+                    ir_text(v->m, attr->name));
+        diag_add_note(v->d, e, v->m->attr.at[before].loc, "the first one is here");
+        diag_set_help(v->d, e, "leave out the one that is not meant");
+    }
+}
+
 void verify_functions(struct verifier *v) {
     for (ir_function f = 1; f < v->m->function.n; f++) {
         const struct ir_function_info *info = &v->m->function.at[f];
+        verify_once(v, info->attrs, info->n_attrs, 0, f);
         struct resolved *r = entry_of(v, info->domain, info->name, info->overload);
         if (r->used) {
             struct diag *e =
@@ -138,7 +158,8 @@ static void unknown_operator(struct verifier *v, ir_node n, struct resolved *r) 
     const char *name = full_name(v, r->domain, node->op, node->overload);
     r->reported = diag_at(v->d, DIAG_UNKNOWN_OPERATOR, node->loc, (uint32_t)strlen(name),
                           "operator '%s'%s is not known", name, stands_for(v, n));
-    const char *nearest = nearest_operator(v, node), *domain = ir_text(v->m, r->domain);
+    const char *nearest = v->d->errors <= DIAG_MAX_SHOWN ? nearest_operator(v, node) : NULL;
+    const char *domain = ir_text(v->m, r->domain);
     const char *pattern = r->domain ? arena_printf(&v->d->arena, "%s.*", domain) : name;
     const char *way = arena_printf(
         &v->d->arena,
@@ -425,6 +446,7 @@ void verify_node(struct verifier *v, ir_node n) {
     bool known = r->callee || r->def;
     int64_t opset = node->call || !known ? OP_ANY_OPSET : opset_version(v, node, r->domain);
     if (node->n_attrs) verify_references(v, n);
+    if (node->n_attrs > 1) verify_once(v, node->attrs, node->n_attrs, n, 0);
     if (r->callee)
         verify_call(v, n);
     else if (r->def && opset) /* what an operator takes depends on its version */

@@ -16,11 +16,12 @@ struct dependencies {
     struct verifier *v;
     ir_graph graph;
     uint32_t n;
-    uint32_t *index;     /* by ir_node: position in the graph + 1 */
-    uint32_t *first;     /* by position: range of `on`; n + 1 of them */
-    VEC(uint32_t) on;    /* positions of the nodes whose outputs it reads */
-    uint32_t *component; /* by position; from 1 */
-    bool *reported;      /* by component */
+    uint32_t *index;      /* by ir_node: position in the graph + 1 */
+    uint32_t *first;      /* by position: range of `on`; n + 1 of them */
+    VEC(uint32_t) on;     /* positions of the nodes whose outputs it reads */
+    uint32_t *component;  /* by position; from 1 */
+    bool *reported;       /* by component */
+    uint32_t *came, *way; /* for shortest_way; by position, came 0 between its calls */
 };
 
 static void *allocate(size_t count, size_t size) {
@@ -94,19 +95,20 @@ static void find_components(struct dependencies *g) {
 }
 
 /* A shortest way from `from` to `to` along dependencies inside their component, breadth first:
- * fills way[] from `from` to `to` and returns its length in nodes. */
-static uint32_t shortest_way(struct dependencies *g, uint32_t from, uint32_t to, uint32_t *way) {
-    uint32_t *came = allocate(g->n, sizeof *came), head = 0, tail = 0, length = 0;
-    uint32_t *queue = allocate(g->n, sizeof *queue);
+ * fills g->way from `from` to `to` and returns its length in nodes. Takes as long as the component is
+ * large, so that all components together take no longer than the graph. */
+static uint32_t shortest_way(struct dependencies *g, uint32_t from, uint32_t to) {
+    uint32_t *came = g->came, *way = g->way, head = 0, length = 0;
+    VEC(uint32_t) queue = {0};
     came[from] = from + 1;
-    queue[tail++] = from;
-    while (head < tail && !came[to]) {
-        uint32_t at = queue[head++];
+    vec_push(&queue, from);
+    while (head < queue.n && !came[to]) {
+        uint32_t at = queue.at[head++];
         for (uint32_t i = g->first[at]; i < g->first[at + 1]; i++) {
             uint32_t next = g->on.at[i];
             if (came[next] || g->component[next] != g->component[from]) continue;
             came[next] = at + 1;
-            queue[tail++] = next;
+            vec_push(&queue, next);
         }
     }
     for (uint32_t at = to;; at = came[at] - 1) {
@@ -118,8 +120,8 @@ static uint32_t shortest_way(struct dependencies *g, uint32_t from, uint32_t to,
         way[i] = way[length - 1 - i];
         way[length - 1 - i] = swap;
     }
-    free(came);
-    free(queue);
+    for (uint32_t i = 0; i < queue.n; i++) came[queue.at[i]] = 0;
+    vec_free(&queue);
     return length;
 }
 
@@ -127,8 +129,8 @@ static void report_cycle(struct dependencies *g, const struct early_use *use, ui
                          uint32_t user) {
     struct verifier *v = g->v;
     struct diags *d = v->d;
-    uint32_t *way = allocate(g->n, sizeof *way);
-    uint32_t length = shortest_way(g, producer, user, way);
+    uint32_t length = shortest_way(g, producer, user);
+    const uint32_t *way = g->way;
     /* The way goes from a node to what it needs; data flow the other way. */
     const char *text = "";
     uint32_t shown = length <= SHOWN_NODES ? length : SHOWN_NODES;
@@ -149,7 +151,6 @@ static void report_cycle(struct dependencies *g, const struct early_use *use, ui
         diag_add_note(d, e, v->m->node.at[node_at(g, way[i])].loc, "%s is here",
                       verify_node_name(v, node_at(g, way[i])));
     diag_set_help(d, e, "break the circle, or carry the value over iterations with a Loop or Scan");
-    free(way);
 }
 
 static void report(struct dependencies *g, const struct early_use *use) {
@@ -176,6 +177,8 @@ static void check_graph(struct verifier *v, ir_graph graph) {
     g.first = allocate(g.n, sizeof *g.first);
     g.component = allocate(g.n, sizeof *g.component);
     g.reported = allocate(g.n, sizeof *g.reported);
+    g.came = allocate(g.n, sizeof *g.came);
+    g.way = allocate(g.n, sizeof *g.way);
     for (uint32_t i = 0; i < g.n; i++) g.index[node_at(&g, i)] = i + 1;
     for (uint32_t i = 0; i < g.n; i++) {
         g.first[i] = g.on.n;
@@ -189,6 +192,8 @@ static void check_graph(struct verifier *v, ir_graph graph) {
     free(g.first);
     free(g.component);
     free(g.reported);
+    free(g.came);
+    free(g.way);
     vec_free(&g.on);
 }
 

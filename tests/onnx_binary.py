@@ -123,8 +123,8 @@ g () => (y)
    float16[2] h = {15360, 64512},
    bfloat16[1] bf = {16256},
    float8e4m3fn[2] f8 = {56, 184},
-   uint4[3] u4 = {1, 2, 15},
-   int4[3] i4 = {1, -1, 7},
+   uint4[3] u4 = {33, 15},
+   int4[3] i4 = {241, 7},
    complex64[1] c = {1, -1},
    string[2] s = {"a\\"b", "é"},
    float[0] none = {},
@@ -348,6 +348,13 @@ def check_refused():
         "a nameless input": (model([value(11, "")]), "DDP0121"),
         "a name with a NUL": (model([value(11, "a\0b")]), "DDP0121"),
         "too few elements": (model([tensor(5, "w", FLOAT, [2, 3], raw(9, bytes(20)))]), "DDP0112"),
+        "a cut element": (model([tensor(5, "w", FLOAT, [2], raw(9, bytes(9)))]), "DDP0121"),
+        "a cut packed number": (model([tensor(5, "w", DOUBLE, [1], raw(10, bytes(9)))]), "DDP0121"),
+        "two graphs": (model([value(11, "x")]) + model([value(11, "y")]), "holds two graphs"),
+        "no version": (num(1, 10) + raw(7, [node(1, "If", ["c"], ["y"]), value(11, "c")]) + raw(8, [raw(1, "")]), "DDP0218"),
+        "a newer field first": (raw(99, "new") + raw(7, [node(1, "", ["x"], ["y"])]), "DDP0121"),
+        "an attribute twice": (model([node(1, "Neg", ["x"], ["y"], attr("a", 2, num(3, 1)), attr("a", 2, num(3, 1))),
+                                      value(11, "x")]), "x.onnx:graph.node[0].attribute[1]: error[DDP0217]"),
         "a nameless initializer": (model([tensor(5, "", FLOAT, [1], f32(4, 0))]), "DDP0113"),
         "twice": (model([node(1, "Neg", ["x"], ["y"]), node(1, "Abs", ["x"], ["y"]), value(11, "x"), value(12, "y")]),
                   "x.onnx:graph.node[1].output[0]: error[DDP0201]"),
@@ -395,12 +402,23 @@ def check_large():
         print(f"a file of {(folder / 'large.onnx').stat().st_size} bytes is checked in {peak[0] >> 10} KiB")
 
 
+def check_order():
+    """Protobuf lets a message's fields come in any order."""
+    kind = entry(4, "pkg.torch.onnx.graph_signature.InputSpec.kind", "BUFFER"), raw(1, "mean"), raw(2, [tensor_type(FLOAT, 3)])
+    texts = set()
+    for fields in (kind, kind[::-1], kind[1:] + kind[:1]):
+        (folder / "x.onnx").write_bytes(model([tensor(5, "mean", FLOAT, [3]), raw(13, fields)]))
+        texts.add(run("fmt", "x.onnx").stdout.decode())
+    expect("a note before the name", len(texts) == 1 and '"ddpc.buffers": "mean"' in min(texts), *texts)
+
+
 with tempfile.TemporaryDirectory() as scratch:
     folder = pathlib.Path(scratch)
     check_texts()
     check_plans()
     check_onnx()
     check_refused()
+    check_order()
     check_mutants()
     check_large()
 print("\n\n".join(wrong) or f"{len(models)} binary models print and compile as their texts do")

@@ -144,37 +144,48 @@ Test(diag, nearest_name) {
     cr_assert_null(diag_nearest("x", names, 0));
 }
 
-/* The bounded distance against the plain recursion. */
+/* The whole table, without any of the short cuts. */
 static unsigned slow_distance(const char *a, const char *b) {
-    if (!*a) return (unsigned)strlen(b);
-    if (!*b) return (unsigned)strlen(a);
-    unsigned best = slow_distance(a + 1, b + 1) + (*a != *b);
-    unsigned other = slow_distance(a + 1, b) + 1;
-    if (other < best) best = other;
-    other = slow_distance(a, b + 1) + 1;
-    if (other < best) best = other;
-    if (a[1] && b[1] && a[0] == b[1] && a[1] == b[0]) {
-        other = slow_distance(a + 2, b + 2) + 1;
-        if (other < best) best = other;
+    unsigned d[32][32];
+    size_t n = strlen(a), m = strlen(b);
+    for (size_t i = 0; i <= n; i++) {
+        for (size_t j = 0; j <= m; j++) {
+            if (!i || !j) {
+                d[i][j] = (unsigned)(i + j);
+                continue;
+            }
+            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
     }
-    return best;
+    return d[n][m];
 }
 
+static unsigned draw(unsigned *seed, unsigned n) {
+    *seed = *seed * 1103515245 + 12345;
+    return (*seed >> 16) % n;
+}
+
+/* Short words, of which most are near; and long ones, which begin or end alike. */
 Test(diag, nearest_agrees_with_brute_force) {
     unsigned seed = 7;
-    for (int round = 0; round < 500; round++) {
-        char words[4][8];
+    for (int round = 0; round < 20000; round++) {
+        char words[4][32];
+        unsigned length = 6 + draw(&seed, 14), letters = 2 + draw(&seed, 3),
+                 same = draw(&seed, length);
         for (int w = 0; w < 4; w++) {
-            seed = seed * 1103515245 + 12345;
-            int len = 6 + (int)(seed >> 16 & 1);
-            for (int i = 0; i < len; i++) {
-                seed = seed * 1103515245 + 12345;
-                words[w][i] = (char)('a' + (seed >> 16) % 3);
-            }
+            unsigned len = length + draw(&seed, 3);
+            for (unsigned i = 0; i < len; i++)
+                words[w][i] = w && i < same ? words[0][i] : (char)('a' + draw(&seed, letters));
             words[w][len] = 0;
         }
         const char *candidates[] = {words[1], words[2], words[3]}, *expected = NULL;
-        unsigned least = 2; /* of six or seven letters a third, rounded down */
+        unsigned least = (unsigned)strlen(words[0]) / 3 < 6 ? (unsigned)strlen(words[0]) / 3 : 6;
         for (int w = 0; w < 3; w++) {
             unsigned d = slow_distance(words[0], candidates[w]);
             if (d == 0 || d > least || (expected && d == least)) continue;

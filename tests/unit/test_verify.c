@@ -331,4 +331,7 @@ Test(verify, many_nodes_and_many_errors) {
     verify_lines(1000000, "x%d = Relu (x%d)\n", 0);
     verify_lines(300000, "x%d = Add (x%d, missing%d)\n", 300000);
     verify_lines(300000, "x%1$d = Add (x%2$d, y%1$d) y%1$d = Relu (x%2$d)\n", 300000);
+    verify_lines(300000, "x%1$d = Add (x%2$d, y%1$d) y%1$d = Relu (y%1$d)\n", 300000); /* circles */
+    verify_lines(100000, "x%1$d = Unknown%1$d (x%2$d)\n", 100000);
+    verify_lines(100000, "x%1$d = local.Function%1$d (x%2$d)\n", 100000);
 }
