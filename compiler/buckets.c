@@ -17,25 +17,11 @@
  * carry all that is ready at r_j or later, and no way to cut a group's bytes costs less than one
  * bucket, as the cost is subadditive. So finish >= r_j + sum over groups of c(bytes ready from r_j
  * on). */
-#include "pair.h"
+#include "buckets.h"
 #include "plan.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct bucketer {
-    const struct program *p;
-    const struct topology *t;
-    const struct options *o;
-    struct diags *d;
-    struct sched *out;
-    /* Group after group, each in ready order; the groups that are not late first. */
-    struct sched_item *item;
-    uint64_t *raw; /* by item: bytes without padding */
-    uint32_t n, n_early, early_groups;
-    uint32_t *start; /* by group, and one more: its items */
-    struct arena scratch;
-};
 
 static double later(double a, double b) { return a > b ? a : b; }
 
@@ -110,8 +96,8 @@ static void group_items(struct bucketer *u, const struct reach *r, const struct 
 
 /* ---- plans of cuts --------------------------------------------------------------------------- */
 
-/* FIFO: the finish of the cuts in their order, from `now` on. */
-static double replay(const struct bucketer *u, const sched_cuts *cuts, double now) {
+double bucketer_replay(const struct bucketer *u, const sched_cuts *cuts) {
+    double now = 0;
     for (uint32_t c = 0; c < cuts->n; c++) {
         uint64_t bytes = 0;
         for (uint32_t i = 0; i < cuts->at[c].n; i++) {
@@ -151,15 +137,7 @@ static bool cut_exact(struct bucketer *u, uint32_t first, uint32_t n, double now
     return false;
 }
 
-/* A cut with the keys by which it is put in order. */
-struct ordered {
-    uint32_t phase;
-    double time;
-    uint32_t place;
-    struct sched_cut cut;
-};
-
-static int compare_ordered(const void *a, const void *b) {
+int compare_ordered(const void *a, const void *b) {
     const struct ordered *x = a, *y = b;
     if (x->phase != y->phase) return x->phase < y->phase ? -1 : 1;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
@@ -181,42 +159,48 @@ static void sort_by_ready(const struct bucketer *u, sched_cuts *cuts) {
 
 /* ---- the policies ---------------------------------------------------------------------------- */
 
-/* Cuts the groups where the schedule of all their gradients as if they were one has its boundaries.
- */
-static void cut_as_one(struct bucketer *u, sched_cuts *out) {
+struct merged bucketer_merge(const struct bucketer *u, struct arena *a) {
     uint32_t n = u->n_early;
+    double *ready = arena_new(a, double, n + 1u);
+    uint64_t *sum = arena_new(a, uint64_t, n + 1u);
+    struct merged m = {{n, ready, sum}, arena_new(a, uint32_t, n + 1u)};
     struct ordered *o = malloc((n + 1u) * sizeof *o);
-    double *ready = malloc((n + 1u) * sizeof *ready), finish;
-    uint64_t *bytes = malloc((n + 1u) * sizeof *bytes);
-    uint32_t *boundary = malloc((n + 1u) * sizeof *boundary);
-    if (!o || !ready || !bytes || !boundary) arena_out_of_memory((n + 1u) * sizeof *o);
+    if (!o) arena_out_of_memory((n + 1u) * sizeof *o);
     for (uint32_t i = 0; i < n; i++) o[i] = (struct ordered){0, u->item[i].ready_us, i, {i, 1}};
     qsort(o, n, sizeof *o, compare_ordered);
     for (uint32_t i = 0; i < n; i++) {
+        m.item[i] = o[i].place;
         ready[i] = o[i].time;
-        bytes[i] = u->item[o[i].place].bytes;
+        sum[i + 1] = sum[i] + u->item[o[i].place].bytes;
     }
-    uint32_t buckets =
-        schedule_exact(n, ready, bytes, u->t, u->out->cap_bytes, 0, boundary, &finish);
+    free(o);
+    return m;
+}
+
+void bucketer_cut(const struct bucketer *u, const struct merged *m, const uint32_t *boundary,
+                  uint32_t buckets, sched_cuts *out) {
     /* Of each group, the items up to the boundary that are not cut off yet. */
-    uint32_t *done = arena_new(&u->scratch, uint32_t, u->early_groups);
-    uint32_t *now = arena_new(&u->scratch, uint32_t, u->early_groups);
+    struct arena scratch = {0};
+    uint32_t *done = arena_new(&scratch, uint32_t, u->early_groups + 1u);
+    uint32_t *now = arena_new(&scratch, uint32_t, u->early_groups + 1u);
+    uint32_t *met = arena_new(&scratch, uint32_t, u->early_groups + 1u);
     for (uint32_t g = 0; g < u->early_groups; g++) done[g] = now[g] = u->start[g];
     for (uint32_t b = 0; b < buckets; b++) {
-        for (uint32_t i = boundary[b]; i < boundary[b + 1]; i++) now[u->item[o[i].place].group]++;
-        for (uint32_t g = 0; g < u->early_groups; g++) {
-            if (now[g] > done[g]) vec_push(out, ((struct sched_cut){done[g], now[g] - done[g]}));
+        uint32_t n_met = 0; /* in the order of their last gradients: that is when they are ready */
+        for (uint32_t i = boundary[b + 1]; i-- > boundary[b];) {
+            uint32_t g = u->item[m->item[i]].group;
+            if (now[g]++ == done[g]) met[n_met++] = g;
+        }
+        while (n_met) {
+            uint32_t g = met[--n_met];
+            vec_push(out, ((struct sched_cut){done[g], now[g] - done[g]}));
             done[g] = now[g];
         }
     }
-    sort_by_ready(u, out);
-    free(o);
-    free(ready);
-    free(bytes);
-    free(boundary);
+    arena_free(&scratch);
 }
 
-static bool within_limits(const struct bucketer *u, const sched_cuts *cuts) {
+bool bucketer_within_limits(const struct bucketer *u, const sched_cuts *cuts) {
     uint32_t *count = calloc(u->out->group.n + 1u, sizeof *count);
     if (!count) arena_out_of_memory(u->out->group.n * sizeof *count);
     bool ok = true;
@@ -234,24 +218,33 @@ static bool within_limits(const struct bucketer *u, const sched_cuts *cuts) {
 /* The best of three plans, where the optimum is out of reach. */
 static bool cut_heuristic(struct bucketer *u, sched_cuts *out) {
     sched_cuts plan[3] = {0};
+    struct arena scratch = {0};
+    struct merged all = bucketer_merge(u, &scratch);
+    uint32_t *boundary = arena_new(&scratch, uint32_t, all.lane.n + 1u);
+    struct lane_room room;
     for (uint32_t g = 0; g < u->early_groups; g++) {
         uint32_t n = u->start[g + 1] - u->start[g];
         if (!cut_exact(u, u->start[g], n, 0, &plan[0])) {
             vec_free(&plan[0]);
+            arena_free(&scratch);
             return false;
         }
         vec_push(&plan[2], ((struct sched_cut){u->start[g], n}));
     }
-    cut_as_one(u, &plan[1]);
+    lane_room_init(&room, &scratch, all.lane.n, u->t->n_pieces);
+    double as_one = lane_optimum(&all.lane, u->t, u->out->cap_bytes, &room);
+    uint32_t buckets = lane_fewest(&all.lane, u->t, u->out->cap_bytes, &room, as_one, boundary);
+    bucketer_cut(u, &all, boundary, buckets, &plan[1]);
     double best = INFINITY;
     uint32_t choice = 0;
     for (uint32_t i = 0; i < 3; i++) {
         sort_by_ready(u, &plan[i]);
-        double us = within_limits(u, &plan[i]) ? replay(u, &plan[i], 0) : INFINITY;
+        double us = bucketer_within_limits(u, &plan[i]) ? bucketer_replay(u, &plan[i]) : INFINITY;
         if (us < best) best = us, choice = i;
     }
     for (uint32_t c = 0; c < plan[choice].n; c++) vec_push(out, plan[choice].at[c]);
     for (uint32_t i = 0; i < 3; i++) vec_free(&plan[i]);
+    arena_free(&scratch);
     return true;
 }
 
@@ -262,7 +255,7 @@ static bool cut_early(struct bucketer *u, sched_cuts *out) {
     double finish;
     if (u->early_groups == 2 && schedule_pair(u->item, u->start[1], u->n_early - u->start[1], u->t,
                                               u->out->cap_bytes, out, &finish)) {
-        if (within_limits(u, out)) return true;
+        if (bucketer_within_limits(u, out)) return true;
         out->n = 0; /* --max-buckets is no dimension of that method */
     }
     u->out->optimal = false;
@@ -271,9 +264,14 @@ static bool cut_early(struct bucketer *u, sched_cuts *out) {
 
 static bool policy_exact(struct bucketer *u, sched_cuts *out) {
     if (!cut_early(u, out)) return false;
-    double now = replay(u, out, 0);
+    uint32_t n_early = out->n;
+    double now = bucketer_replay(u, out);
     for (uint32_t g = u->early_groups; g < u->out->group.n; g++)
         if (!cut_exact(u, u->start[g], u->start[g + 1] - u->start[g], now, out)) return false;
+    double finish = bucketer_replay(u, out);
+    if (finish <= u->out->lower_bound_us * (1 + SCHEDULE_EQUAL)) u->out->optimal = true;
+    if (u->out->optimal) u->out->optimum_us = finish;
+    if (u->o->schedule == SCHEDULE_ROBUST) u->out->worst_regret = bucketer_robust(u, out, n_early);
     return true;
 }
 
@@ -283,56 +281,6 @@ static void policy_single(struct bucketer *u, sched_cuts *out) {
     sort_by_ready(u, out);
     for (uint32_t g = u->early_groups; g < u->out->group.n; g++)
         vec_push(out, ((struct sched_cut){u->start[g], u->start[g + 1] - u->start[g]}));
-}
-
-/* Where DDP's walk meets an item: registration order runs backwards, the flag's forwards. */
-static double ddp_place(const struct bucketer *u, uint32_t i) {
-    switch (u->o->order) {
-    case ORDER_READY: return u->item[i].ready_us;
-    case ORDER_REGISTRATION: return -(double)u->item[i].param;
-    case ORDER_DDP_FLAG: break;
-    }
-    return u->item[i].param;
-}
-
-static uint64_t mib(double x) { return (uint64_t)(x * 1048576 + .5); }
-
-static void policy_ddp(struct bucketer *u, sched_cuts *out) {
-    uint64_t first = mib(u->o->first_bucket_mib > 0 ? u->o->first_bucket_mib : 1);
-    uint64_t cap = mib(u->o->bucket_cap_mib > 0 ? u->o->bucket_cap_mib : 25);
-    uint32_t *boundary = arena_new(&u->scratch, uint32_t, u->n + 1u);
-    struct ordered *o = arena_new(&u->scratch, struct ordered, u->n + 1u);
-    struct sched_item *items = arena_new(&u->scratch, struct sched_item, u->n + 1u);
-    uint64_t *raw = arena_new(&u->scratch, uint64_t, u->n + 1u);
-    VEC(struct ordered) cuts = {0};
-    for (uint32_t g = 0; g < u->out->group.n; g++) {
-        uint32_t start = u->start[g], n = u->start[g + 1] - start;
-        for (uint32_t i = 0; i < n; i++)
-            o[i] = (struct ordered){0, ddp_place(u, start + i), i, {start + i, 1}};
-        qsort(o, n, sizeof *o, compare_ordered);
-        for (uint32_t i = 0; i < n; i++) {
-            items[i] = u->item[o[i].cut.first];
-            raw[i] = u->raw[o[i].cut.first];
-        }
-        memcpy(u->item + start, items, n * sizeof *items);
-        memcpy(u->raw + start, raw, n * sizeof *raw);
-        uint32_t buckets = schedule_ddp(n, raw, first, cap, boundary);
-        for (uint32_t b = 0; b < buckets; b++) {
-            /* Buckets go in the order in which they closed, then what was left over when the walk
-             * ended. With the flag the list goes by first tensors and is turned round. */
-            uint64_t size = 0;
-            for (uint32_t i = boundary[b]; i < boundary[b + 1]; i++) size += raw[i];
-            bool flag = u->o->order == ORDER_DDP_FLAG;
-            bool left_over = !flag && size < (b ? cap : first);
-            struct sched_cut cut = {start + boundary[b], boundary[b + 1] - boundary[b]};
-            double place = ddp_place(u, flag || left_over ? cut.first : cut.first + cut.n - 1);
-            vec_push(&cuts, ((struct ordered){2u * u->out->group.at[g].late + left_over,
-                                              flag ? -place : place, cut.first, cut}));
-        }
-    }
-    if (cuts.n) qsort(cuts.at, cuts.n, sizeof *cuts.at, compare_ordered);
-    for (uint32_t c = 0; c < cuts.n; c++) vec_push(out, cuts.at[c].cut);
-    vec_free(&cuts);
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */
@@ -390,10 +338,10 @@ bool schedule_step(struct program *p, uint32_t step, const struct reach *r,
                    const struct branches *b, const struct ready_times *ready,
                    const struct topology *t, const struct options *o, struct diags *d,
                    struct sched *out) {
-    *out = (struct sched){.backward_us = ready->backward_us,
-                          .cap_bytes = o->schedule == SCHEDULE_EXACT ? mib(o->bucket_cap_mib) : 0};
-    if (o->schedule == SCHEDULE_EXACT && o->max_buckets > 0)
-        out->max_buckets = (uint32_t)o->max_buckets;
+    bool best = o->schedule == SCHEDULE_EXACT || o->schedule == SCHEDULE_ROBUST;
+    *out = (struct sched){.backward_us = ready->backward_us, .worst_regret = -1};
+    if (best) out->cap_bytes = bucketer_mib(o->bucket_cap_mib);
+    if (best && o->max_buckets > 0) out->max_buckets = (uint32_t)o->max_buckets;
     struct bucketer u = {.p = p, .t = t, .o = o, .d = d, .out = out, .n = ready->n};
     u.item = arena_new(&u.scratch, struct sched_item, u.n + 1u);
     u.raw = arena_new(&u.scratch, uint64_t, u.n + 1u);
@@ -403,25 +351,24 @@ bool schedule_step(struct program *p, uint32_t step, const struct reach *r,
     sched_cuts cuts = {0};
     bool ok = true;
     switch (o->schedule) {
+    case SCHEDULE_ROBUST:
     case SCHEDULE_EXACT:
         out->optimal = true;
         ok = policy_exact(&u, &cuts);
         break;
-    case SCHEDULE_DDP: policy_ddp(&u, &cuts); break;
+    case SCHEDULE_DDP: bucketer_ddp(&u, &cuts); break;
     case SCHEDULE_SINGLE: policy_single(&u, &cuts); break;
     }
     if (ok) emit(&u, &cuts);
-    if (ok && o->schedule == SCHEDULE_EXACT) {
-        if (out->finish_us <= out->lower_bound_us * (1 + SCHEDULE_EQUAL)) out->optimal = true;
-        if (out->optimal)
-            out->optimum_us = out->finish_us;
-        else
-            diag_plain(d, DIAG_NOT_PROVED, "--schedule",
-                       "step '%s': the schedule of %u groups finishes within %.2f %% of the lower "
-                       "bound; it is not proved to be the best",
-                       ir_text(p->m, p->steps.at[step].name), out->group.n,
-                       (out->finish_us / out->lower_bound_us - 1) * 100);
-    }
+    double slack = o->schedule == SCHEDULE_ROBUST ? ROBUST_SLACK : 0;
+    if (ok && best && !out->optimal && out->finish_us > out->lower_bound_us * (1 + slack))
+        diag_plain(
+            d, DIAG_NOT_PROVED, "--schedule",
+            "step '%s': the schedule of %u groups finishes within %.2f %% of the lower bound; "
+            "it is not proved to be %s",
+            ir_text(p->m, p->steps.at[step].name), out->group.n,
+            (out->finish_us / out->lower_bound_us - 1) * 100,
+            o->schedule == SCHEDULE_EXACT ? "the best" : "within 1 % of the best");
     vec_free(&cuts);
     arena_free(&u.scratch);
     return ok;

@@ -2,9 +2,10 @@
  *
  * A plan carries the numbers its schedule was computed from - when each gradient is ready, its
  * bytes on the wire, the cost pieces, the limits - and what it claims: the times of its buckets,
- * the finish, a lower bound, and, where `optimal`, the least finish of any order-preserving
- * bucketing. The check replays the buckets and computes the optimum anew. It shares no code with
- * the scheduler, and knows neither models nor plan files: whoever has a plan fills in this struct.
+ * the finish, a lower bound, where `optimal` the least finish of any order-preserving bucketing, and
+ * of a robust schedule the worst regret. The check replays the buckets and computes the rest anew.
+ * It shares no code with the scheduler, and knows neither models nor plan files: whoever has a plan
+ * fills in this struct.
  *
  * Times are µs, sizes bytes. All arrays are borrowed. */
 #ifndef DDPC_CERTIFICATE_H
@@ -42,14 +43,16 @@ struct certificate {
     uint64_t cap_bytes;   /* 0: none. A gradient larger than this alone is a bucket of its own */
     uint32_t max_buckets; /* 0: no limit; counts every gradient bucket of the step */
     bool optimal;         /* optimum_us is claimed to be the least finish there is */
+    double slack; /* by how much of it the finish may exceed that; not 0: a robust schedule */
     double optimum_us, lower_bound_us, finish_us;
+    double worst_regret; /* of a robust schedule; else -1 */
 };
 
 enum certificate_verdict {
     CERTIFICATE_REFUSED,  /* something claimed is not so */
-    CERTIFICATE_REPLAYED, /* times and bound hold; no optimum is claimed, or it is too large to redo
-                           */
-    CERTIFICATE_PROVED,   /* the optimum was computed anew and the plan attains it */
+    CERTIFICATE_REPLAYED, /* times and bound hold; no optimum is claimed, or something is too large
+                           * to redo */
+    CERTIFICATE_PROVED,   /* the optimum was computed anew and the plan is as near as it says */
 };
 
 struct certificate_report {
@@ -57,11 +60,15 @@ struct certificate_report {
     char what[160];        /* one sentence: the first thing that is wrong, or what was shown */
     double optimum_us;     /* computed anew; 0 where it was not */
     double lower_bound_us; /* computed anew */
+    double worst_regret;   /* computed anew; negative where it was not */
     double gap;            /* finish / (optimum, or where there is none the lower bound) - 1 */
     /* The bottleneck chain: item `chain_item` is ready last in bucket `chain_bucket`, which starts
      * at that moment; from there to the last bucket the channel is never idle. */
     uint32_t chain_bucket, chain_item;
 };
+
+/* The slack of a robust schedule. */
+#define CERTIFICATE_ROBUST .01
 
 /* Two times are equal when they differ by less than this part of them. */
 #define CERTIFICATE_EPSILON 2e-9

@@ -19,8 +19,10 @@ static void add_options(struct compilation *c, struct plan_builder *b) {
     const struct options *o = c->options;
     static const char *const averages[] = {
         [AVERAGE_WORLD] = "world", [AVERAGE_PRESENT] = "present", [AVERAGE_NONE] = "none"};
-    static const char *const schedules[] = {
-        [SCHEDULE_EXACT] = "exact", [SCHEDULE_DDP] = "ddp", [SCHEDULE_SINGLE] = "single"};
+    static const char *const schedules[] = {[SCHEDULE_ROBUST] = "robust",
+                                            [SCHEDULE_EXACT] = "exact",
+                                            [SCHEDULE_DDP] = "ddp",
+                                            [SCHEDULE_SINGLE] = "single"};
     static const char *const orders[] = {[ORDER_READY] = "ready",
                                          [ORDER_REGISTRATION] = "registration",
                                          [ORDER_DDP_FLAG] = "ddp-flag"};
@@ -35,7 +37,7 @@ static void add_options(struct compilation *c, struct plan_builder *b) {
     }
     if (o->schedule != SCHEDULE_SINGLE && o->bucket_cap_mib > 0)
         add_number(c, b, "bucket-cap-mib", o->bucket_cap_mib);
-    if (o->schedule == SCHEDULE_EXACT && o->max_buckets > 0)
+    if ((o->schedule == SCHEDULE_EXACT || o->schedule == SCHEDULE_ROBUST) && o->max_buckets > 0)
         add_number(c, b, "max-buckets", o->max_buckets);
 }
 

@@ -158,8 +158,10 @@ static enum plan_class class_of(enum grad_class c) {
 }
 
 static void begin_step(struct layout *l, uint32_t s) {
-    static const enum plan_policy policies[] = {
-        [SCHEDULE_EXACT] = PLAN_EXACT, [SCHEDULE_DDP] = PLAN_DDP, [SCHEDULE_SINGLE] = PLAN_SINGLE};
+    static const enum plan_policy policies[] = {[SCHEDULE_ROBUST] = PLAN_ROBUST,
+                                                [SCHEDULE_EXACT] = PLAN_EXACT,
+                                                [SCHEDULE_DDP] = PLAN_DDP,
+                                                [SCHEDULE_SINGLE] = PLAN_SINGLE};
     static const enum plan_order orders[] = {[ORDER_READY] = PLAN_READY,
                                              [ORDER_REGISTRATION] = PLAN_REGISTRATION,
                                              [ORDER_DDP_FLAG] = PLAN_DDP_FLAG};
@@ -183,7 +185,7 @@ static void begin_step(struct layout *l, uint32_t s) {
                       .backward_us = sched->backward_us,
                       .finish_us = sched->finish_us,
                       .lower_bound_us = sched->lower_bound_us,
-                      .worst_regret = -1,
+                      .worst_regret = sched->worst_regret,
                       .optimal = sched->optimal,
                       .cap_bytes = sched->cap_bytes,
                       .max_buckets = sched->max_buckets,

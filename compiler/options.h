@@ -8,7 +8,7 @@
 
 typedef VEC(const char *) string_list;
 
-enum schedule_policy { SCHEDULE_EXACT, SCHEDULE_DDP, SCHEDULE_SINGLE };
+enum schedule_policy { SCHEDULE_ROBUST, SCHEDULE_EXACT, SCHEDULE_DDP, SCHEDULE_SINGLE };
 enum ddp_order { ORDER_READY, ORDER_REGISTRATION, ORDER_DDP_FLAG };
 enum average { AVERAGE_WORLD, AVERAGE_PRESENT, AVERAGE_NONE };
 enum guards { GUARDS_DISCOVERED, GUARDS_REPORTED };

@@ -115,6 +115,7 @@ static bool run_order(struct compilation *c) {
 
 static void check_schedule_flags(struct compilation *c) {
     const struct options *o = c->options;
+    bool best = o->schedule == SCHEDULE_ROBUST || o->schedule == SCHEDULE_EXACT;
     const struct {
         const char *flag;
         bool idle;
@@ -122,9 +123,9 @@ static void check_schedule_flags(struct compilation *c) {
     } flags[] = {
         {"--order", o->schedule != SCHEDULE_DDP && o->order != ORDER_READY, "ddp"},
         {"--first-bucket-mib", o->schedule != SCHEDULE_DDP && o->first_bucket_mib > 0, "ddp"},
-        {"--max-buckets", o->schedule != SCHEDULE_EXACT && o->max_buckets > 0, "exact"},
+        {"--max-buckets", !best && o->max_buckets > 0, "robust and exact"},
         {"--bucket-cap-mib", o->schedule == SCHEDULE_SINGLE && o->bucket_cap_mib > 0,
-         "exact and ddp"},
+         "robust, exact and ddp"},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].idle)

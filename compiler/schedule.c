@@ -29,36 +29,41 @@
 
 struct problem {
     uint32_t n;
-    const double *ready; /* of gradient j+1 at [j] */
-    const uint64_t *sum; /* P: bytes of the first j gradients at [j] */
+    const double *ready;
+    const uint64_t *sum; /* P */
     const struct topology *t;
     uint64_t cap;    /* UINT64_MAX: none */
     double slope;    /* what a byte more costs at least, in any bucket */
     uint32_t *count; /* the fewest buckets that the cap allows for the first j gradients, at [j] */
 };
 
+static struct problem problem_of(const struct lane *l, const struct topology *t,
+                                 uint64_t cap_bytes) {
+    return (struct problem){.n = l->n,
+                            .ready = l->ready_us,
+                            .sum = l->sum,
+                            .t = t,
+                            .cap = cap_bytes ? cap_bytes : UINT64_MAX};
+}
+
 static double later(double a, double b) { return a > b ? a : b; }
 
 /* ---- the optimum ----------------------------------------------------------------------------- */
 
 /* The candidates i of one piece, ascending, their keys F[i] - beta P_i strictly ascending. */
-struct window {
-    uint32_t *at, head, tail;
-    double *key;
-};
-
-static void window_push(struct window *w, uint32_t i, double key) {
+static void window_push(struct lane_window *w, uint32_t i, double key) {
     while (w->tail > w->head && w->key[w->tail - 1] >= key) w->tail--;
     w->at[w->tail] = i;
     w->key[w->tail++] = key;
 }
 
 /* From `prev` to `next`: one more bucket, or, where both are the same array, any number of them.
- * `window` has an entry per piece with room for n each. */
+ * from[j] is where the last bucket of next[j] begins. */
 static void forward(const struct problem *q, const double *prev, double *next,
-                    struct window *window) {
+                    struct lane_room *room) {
     const struct topology *t = q->t;
     const uint64_t *sum = q->sum;
+    struct lane_window *window = room->window;
     bool layered = prev != next;
     for (uint32_t p = 0; p < t->n_pieces; p++) window[p].head = window[p].tail = 0;
     next[0] = 0;
@@ -66,28 +71,56 @@ static void forward(const struct problem *q, const double *prev, double *next,
     uint32_t left = 0; /* the leftmost i that the cap allows */
     for (uint32_t j = 1; j <= q->n; j++) {
         double r = q->ready[j - 1], best = INFINITY;
+        uint32_t choice = k;
         while (k + 1 < j && prev[k + 1] <= r) k++;
         while (left + 1 < j && sum[j] - sum[left] > q->cap) left++;
-        if (k >= left) best = later(prev[k], r) + topology_cost_us(t, sum[j] - sum[k]);
+        if (k >= left) {
+            best = later(prev[k], r) + topology_cost_us(t, sum[j] - sum[k]);
+            choice = k;
+        }
         uint32_t from = left > k + 1 ? left : k + 1;
         if (t->n_pieces == 1) {
             if (from < j) {
                 double us = prev[from] + topology_cost_us(t, sum[j] - sum[from]);
-                if (us < best) best = us;
+                if (us < best) best = us, choice = from;
             }
         } else {
             for (uint32_t p = 0; p < t->n_pieces; p++) {
-                struct window *w = &window[p];
+                struct lane_window *w = &window[p];
                 window_push(w, j - 1, prev[j - 1] - t->piece[p].us_per_byte * (double)sum[j - 1]);
                 while (w->head < w->tail && w->at[w->head] < from) w->head++;
                 if (w->head == w->tail) continue;
                 uint32_t i = w->at[w->head];
                 double us = prev[i] + topology_cost_us(t, sum[j] - sum[i]);
-                if (us < best) best = us;
+                if (us < best) best = us, choice = i;
             }
         }
         next[j] = layered && prev[j] < best ? prev[j] : best;
+        room->from[j] = choice;
     }
+}
+
+void lane_room_init(struct lane_room *room, struct arena *a, uint32_t n, uint32_t n_pieces) {
+    *room = (struct lane_room){arena_new(a, double, n + 1u), arena_new(a, uint32_t, n + 1u), {{0}}};
+    for (uint32_t p = 0; p < n_pieces && n_pieces > 1; p++) {
+        room->window[p].at = arena_new(a, uint32_t, n);
+        room->window[p].key = arena_new(a, double, n);
+    }
+}
+
+double lane_optimum(const struct lane *l, const struct topology *t, uint64_t cap_bytes,
+                    struct lane_room *room) {
+    struct problem q = problem_of(l, t, cap_bytes);
+    forward(&q, room->f, room->f, room);
+    return room->f[l->n];
+}
+
+uint32_t lane_trace(const struct lane *l, const struct lane_room *room, uint32_t *boundary) {
+    uint32_t buckets = 0;
+    for (uint32_t j = l->n; j; j = room->from[j]) buckets++;
+    boundary[buckets] = l->n;
+    for (uint32_t b = buckets; b; b--) boundary[b - 1] = room->from[boundary[b]];
+    return buckets;
 }
 
 /* ---- the fewest buckets ---------------------------------------------------------------------- */
@@ -284,6 +317,38 @@ static void count_by_cap(const struct problem *q) {
 
 /* ---- together -------------------------------------------------------------------------------- */
 
+uint32_t lane_fewest(const struct lane *l, const struct topology *t, uint64_t cap_bytes,
+                     const struct lane_room *room, double finish_us, uint32_t *boundary) {
+    struct arena scratch = {0};
+    struct problem q = problem_of(l, t, cap_bytes);
+    q.count = arena_new(&scratch, uint32_t, l->n + 1u);
+    q.slope = least_slope(&q);
+    count_by_cap(&q);
+    uint32_t buckets = fewest(&q, room->f, finish_us, boundary);
+    arena_free(&scratch);
+    return buckets;
+}
+
+/* The least finish with at most so many buckets; infinite if the cap asks for more. */
+static double limited(const struct lane *l, const struct topology *t, uint64_t cap_bytes,
+                      uint32_t max_buckets) {
+    struct arena scratch = {0};
+    struct problem q = problem_of(l, t, cap_bytes);
+    struct lane_room room;
+    lane_room_init(&room, &scratch, l->n, t->n_pieces);
+    double *prev = room.f, *next = arena_new(&scratch, double, l->n + 1u);
+    for (uint32_t j = 1; j <= l->n; j++) prev[j] = INFINITY;
+    for (uint32_t k = 0; k < max_buckets; k++) {
+        forward(&q, prev, next, &room);
+        double *swap = prev;
+        prev = next;
+        next = swap;
+    }
+    double finish = prev[l->n];
+    arena_free(&scratch);
+    return finish;
+}
+
 uint32_t schedule_exact(uint32_t n, const double *ready_us, const uint64_t *bytes,
                         const struct topology *t, uint64_t cap_bytes, uint32_t max_buckets,
                         uint32_t *boundary, double *finish_us) {
@@ -291,38 +356,17 @@ uint32_t schedule_exact(uint32_t n, const double *ready_us, const uint64_t *byte
     boundary[0] = 0;
     if (n == 0) return 0;
     struct arena scratch = {0};
+    struct lane_room room;
     uint64_t *sum = arena_new(&scratch, uint64_t, n + 1u);
+    struct lane l = {n, ready_us, sum};
     for (uint32_t j = 0; j < n; j++) sum[j + 1] = sum[j] + bytes[j];
-    struct problem q = {.n = n,
-                        .ready = ready_us,
-                        .sum = sum,
-                        .t = t,
-                        .cap = cap_bytes ? cap_bytes : UINT64_MAX,
-                        .count = arena_new(&scratch, uint32_t, n + 1u)};
-    q.slope = least_slope(&q);
-    count_by_cap(&q);
-    struct window window[TOPOLOGY_MAX_PIECES];
-    for (uint32_t p = 0; p < t->n_pieces && t->n_pieces > 1; p++) {
-        window[p].at = arena_new(&scratch, uint32_t, n);
-        window[p].key = arena_new(&scratch, double, n);
-    }
-
-    double *f = arena_new(&scratch, double, n + 1u);
-    forward(&q, f, f, window);
-    *finish_us = f[n];
-    uint32_t buckets = fewest(&q, f, f[n], boundary);
+    lane_room_init(&room, &scratch, n, t->n_pieces);
+    *finish_us = lane_optimum(&l, t, cap_bytes, &room);
+    uint32_t buckets = lane_fewest(&l, t, cap_bytes, &room, *finish_us, boundary);
     if (max_buckets && buckets > max_buckets) {
-        double *prev = arena_new(&scratch, double, n + 1u);
-        double *next = arena_new(&scratch, double, n + 1u);
-        for (uint32_t j = 1; j <= n; j++) prev[j] = INFINITY;
-        for (uint32_t k = 0; k < max_buckets; k++) {
-            forward(&q, prev, next, window);
-            double *swap = prev;
-            prev = next;
-            next = swap;
-        }
-        *finish_us = prev[n];
-        buckets = prev[n] < INFINITY ? fewest(&q, f, prev[n], boundary) : 0;
+        *finish_us = limited(&l, t, cap_bytes, max_buckets);
+        buckets =
+            *finish_us < INFINITY ? lane_fewest(&l, t, cap_bytes, &room, *finish_us, boundary) : 0;
     }
     arena_free(&scratch);
     return buckets;

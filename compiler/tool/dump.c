@@ -57,6 +57,13 @@ static void print_step(const struct plan *p, uint32_t index, FILE *out) {
         out,
         "  predicted  finish %.3f µs, backward %.3f µs, exposed %.3f µs, no plan below %.3f µs\n",
         s->finish_us, s->backward_us, s->exposed_us, s->lower_bound_us);
+    if (s->worst_regret >= 0) {
+        double optimum = p->certificate[index].optimum_us;
+        fputs("  robust     ", out);
+        if (optimum > 0)
+            fprintf(out, "within %.3f %% of the optimum, ", 100 * (s->finish_us / optimum - 1));
+        fprintf(out, "worst regret %.3f %% where predictions are off\n", 100 * s->worst_regret);
+    }
     fprintf(out, "  average    %s, guards %s\n", plan_average_name(s->average),
             plan_guards_name(s->guards));
     fprintf(out, "  arena      %llu bytes, error slot at %llu\n",

@@ -72,6 +72,8 @@ static void check_step(const struct plan *p, uint32_t step, struct arena *a,
                                             .cap_bytes = c->cap_bytes,
                                             .max_buckets = c->max_buckets,
                                             .optimal = c->optimal,
+                                            .slack = s->policy == PLAN_ROBUST ? CERTIFICATE_ROBUST : 0,
+                                            .worst_regret = s->worst_regret,
                                             .optimum_us = c->optimum_us,
                                             .lower_bound_us = s->lower_bound_us,
                                             .finish_us = s->finish_us};
@@ -125,6 +127,8 @@ static void print_text(const struct plan *p, const struct step_check *checks) {
         if (r->verdict == CERTIFICATE_PROVED) printf(", optimum %.3f µs", r->optimum_us);
         printf("\n  lower bound  %.3f µs, gap to the %s %.3f %%\n", r->lower_bound_us,
                r->verdict == CERTIFICATE_PROVED ? "optimum" : "lower bound", 100 * r->gap);
+        if (r->worst_regret >= 0)
+            printf("  worst regret %.3f %%, where predictions are off\n", 100 * r->worst_regret);
         if (s->n_segments) print_chain(p, i, &checks[i]);
     }
 }
@@ -142,6 +146,8 @@ static json_t *step_of(const struct plan *p, uint32_t step, const struct step_ch
     json_object_set_new(o, "optimum_us",
                         r->verdict == CERTIFICATE_PROVED ? json_real(r->optimum_us) : json_null());
     json_object_set_new(o, "gap", json_real(r->gap));
+    json_object_set_new(o, "worst_regret",
+                        r->worst_regret < 0 ? json_null() : json_real(r->worst_regret));
     json_t *chain = json_null();
     if (p->step[step].n_segments)
         chain = json_pack("{s:o, s:i, s:f}", "parameter", dump_name(chain_param(p, step, c)),

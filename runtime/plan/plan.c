@@ -54,7 +54,7 @@ const char *plan_class_name(uint32_t c) {
     return name_in(names, PLAN_N_CLASSES, c);
 }
 const char *plan_policy_name(uint32_t policy) {
-    static const char *const names[] = {"exact", "ddp", "single"};
+    static const char *const names[] = {"exact", "ddp", "single", "robust"};
     return name_in(names, PLAN_N_POLICIES, policy);
 }
 const char *plan_order_name(uint32_t order) {

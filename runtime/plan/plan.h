@@ -103,7 +103,7 @@ enum plan_dtype {
 };
 /* A parameter's class in a step. */
 enum plan_class { PLAN_ALWAYS, PLAN_NEVER, PLAN_CONDITIONAL, PLAN_FROZEN, PLAN_N_CLASSES };
-enum plan_policy { PLAN_EXACT, PLAN_DDP, PLAN_SINGLE, PLAN_N_POLICIES };
+enum plan_policy { PLAN_EXACT, PLAN_DDP, PLAN_SINGLE, PLAN_ROBUST, PLAN_N_POLICIES };
 enum plan_order { PLAN_READY, PLAN_REGISTRATION, PLAN_DDP_FLAG, PLAN_N_ORDERS };
 enum plan_average { PLAN_WORLD, PLAN_PRESENT, PLAN_UNSCALED, PLAN_N_AVERAGES };
 enum plan_guards { PLAN_DISCOVERED, PLAN_REPORTED, PLAN_N_GUARDS };

@@ -26,6 +26,7 @@ static inline void fixture_init(struct fixture *f, uint32_t room) {
     f->b.bdd = bdd_new(1000);
     f->p.m = &f->m;
     f->t = (struct topology){"test", 2, 1, {{9, 1}}};
+    f->o.schedule = SCHEDULE_EXACT;
     f->r.gradient = arena_new(&f->p.arena, struct gradient, room);
     f->ready.us = arena_new(&f->p.arena, double, room);
     f->ready.order = arena_new(&f->p.arena, uint32_t, room);
@@ -114,6 +115,8 @@ static inline struct fixture_certificate fixture_certify(const struct fixture *f
                                .cap_bytes = s->cap_bytes,
                                .max_buckets = s->max_buckets,
                                .optimal = s->optimal,
+                               .slack = f->o.schedule == SCHEDULE_ROBUST ? ROBUST_SLACK : 0,
+                               .worst_regret = s->worst_regret,
                                .optimum_us = s->optimum_us,
                                .lower_bound_us = s->lower_bound_us,
                                .finish_us = s->finish_us};
