@@ -190,15 +190,22 @@ static bool keys_equal(struct key j, struct key k) {
     return j.op == k.op && j.a == k.a && j.b == k.b && j.n_inputs == k.n_inputs;
 }
 
+/* The line of the program is no part of what is computed. */
+static bool is_place(const struct ir_module *m, ir_attr a) {
+    return strcmp(ir_text(m, m->attr.at[a].name), "source") == 0;
+}
+
 static bool nodes_equal(const struct walk *w, ir_node x, ir_node y) {
     const struct ir_node_info *a = &w->m->node.at[x], *b = &w->m->node.at[y];
     if (!keys_equal(key_of(w, x), key_of(w, y))) return false;
     for (uint32_t i = 2; i < a->n_inputs; i++)
         if (w->n->same[ir_input(w->m, x, i)] != w->n->same[ir_input(w->m, y, i)]) return false;
-    if (a->n_attrs != b->n_attrs) return false;
-    for (uint32_t i = 0; i < a->n_attrs; i++)
-        if (!attr_equal(w->m, a->attrs + i, b->attrs + i)) return false;
-    return true;
+    for (uint32_t i = 0, j = 0;; i++, j++) {
+        while (i < a->n_attrs && is_place(w->m, a->attrs + i)) i++;
+        while (j < b->n_attrs && is_place(w->m, b->attrs + j)) j++;
+        if (i == a->n_attrs || j == b->n_attrs) return i == a->n_attrs && j == b->n_attrs;
+        if (!attr_equal(w->m, a->attrs + i, b->attrs + j)) return false;
+    }
 }
 
 /* A constant is numbered if its text is small; then it has one attribute, which makes its hash. */
@@ -253,7 +260,8 @@ static uint32_t hash_node(const struct walk *w, ir_node n) {
         h = hash_bytes(h, &v, sizeof v);
     }
     for (uint32_t i = 0; i < node->n_attrs; i++)
-        h = hash_attr(w->m, h, &w->m->attr.at[node->attrs + i]);
+        if (!is_place(w->m, node->attrs + i))
+            h = hash_attr(w->m, h, &w->m->attr.at[node->attrs + i]);
     return mix(h);
 }
 

@@ -327,6 +327,8 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d);
 /* print.c: the module as canonical text. False if a string of a binary model holds a NUL, which no text
  * can: it then stands there as it is. */
 bool ir_print(const struct ir_module *m, FILE *out);
+/* The same without the elements of what is longer than IR_MAX_INTS. */
+bool ir_print_elided(const struct ir_module *m, FILE *out);
 /* With the types that were inferred. */
 void ir_print_typed(const struct ir_module *m, FILE *out);
 /* verify.c: names, order, arity, opsets, operators (ops.h). Sets node.def and node.callee. */

@@ -1,14 +1,9 @@
 /* The reader of binary models: a ModelProto's bytes to the module that the model's text gives.
  *
  * onnx_wire.c knows protobuf, onnx.def the fields, onnx_graph.c graphs, nodes and functions,
- * onnx_attr.c attributes, onnx_type.c types, onnx_data.c tensors; this file has the model around them,
- * and errors. The file is mapped and gone over by spans, so what is read costs memory and what is
- * skipped, such as weights, costs none.
- *
- * Texts have no place for what exporters note at single values. Two such notes say something about
- * training, and become the model's metadata, which a text does have: torch.export's kind of a value
- * (`ddpc.buffers`), and what a training algorithm updates (`ddpc.trainable`). What the model's own
- * metadata says there counts more.
+ * onnx_attr.c attributes, onnx_type.c types, onnx_data.c tensors, onnx_note.c what exporters add to
+ * all that; this file has the model around them, and errors. The file is mapped and gone over by
+ * spans, so what is read costs memory and what is skipped, such as weights, costs none.
  *
  * Errors. Behind bytes that are no protobuf message nothing can be read, so the first such place ends
  * the reading. What ONNX does not allow is reported and gone past. */
@@ -93,16 +88,7 @@ bool onnx_entry(struct onnx *o, struct span bytes, struct span *key, struct span
     return !o->stopped;
 }
 
-/* ---- what exporters note at values ----------------------------------------------------------- */
-
-/* As torch.export calls what is no parameter of a module. */
-void onnx_note_kind(struct onnx *o, struct span entry, str name) {
-    static const char kind[] = "graph_signature.InputSpec.kind";
-    struct span key, value;
-    if (!onnx_entry(o, entry, &key, &value) || key.len < sizeof kind - 1) return;
-    if (memcmp(key.s + key.len - (sizeof kind - 1), kind, sizeof kind - 1) != 0) return;
-    if (span_is(value, "BUFFER") || span_is(value, "CONSTANT_TENSOR")) vec_push(&o->buffers, name);
-}
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static void read_training(struct onnx *o, struct span bytes) {
     struct onnx_cursor c = onnx_cursor(ONNX_TRAINING, bytes);
@@ -111,44 +97,6 @@ static void read_training(struct onnx *o, struct span bytes) {
         if (f.number == TRAINING_update_binding && onnx_entry(o, f.bytes, &key, &value))
             vec_push(&o->trained, strtab_add(&o->m->strings, key.s, key.len));
 }
-
-static bool has_property(const struct ir_module *m, const char *key) {
-    for (uint32_t i = 0; i < m->metadata.n; i++)
-        if (strcmp(ir_text(m, m->metadata.at[i].key), key) == 0) return true;
-    return false;
-}
-
-/* The names of float initializers among those noted become a property, if the list of names that it
- * is can hold them. */
-static void add_property(struct onnx *o, const char *key, const str *names, uint32_t n) {
-    struct ir_module *m = o->m;
-    if (n == 0 || has_property(m, key)) return;
-    bool *noted = arena_new(&o->d->arena, bool, m->strings.text.n);
-    for (uint32_t i = 0; i < n; i++) noted[names[i]] = true;
-    VEC(char) list = {0};
-    const struct ir_graph_info *graph = &m->graph.at[m->main];
-    for (uint32_t i = 0; i < graph->n_items; i++) {
-        const struct ir_decl *decl = &m->decl.at[graph->items + i];
-        str name = m->value.at[decl->value].name;
-        const char *text = ir_text(m, name);
-        if (!decl->data || !noted[name] || !ir_type_carries_gradient(m, decl->type) ||
-            strpbrk(text, ", \t\n*?["))
-            continue;
-        if (list.n) vec_push(&list, ' ');
-        memcpy(vec_extend(&list, strtab_len(&m->strings, name)), text,
-               strtab_len(&m->strings, name));
-    }
-    if (list.n) {
-        struct ir_property property = {.key = strtab_addz(&m->strings, key),
-                                       .value = strtab_add(&m->strings, list.at, list.n),
-                                       .loc = graph->loc};
-        vec_push(&m->metadata, property);
-        m->has_metadata = true;
-    }
-    vec_free(&list);
-}
-
-/* ---- the model ------------------------------------------------------------------------------- */
 
 static void read_property(struct onnx *o, const struct onnx_field *f) {
     struct span key, value;
@@ -228,8 +176,7 @@ static void read_model(struct onnx *o) {
     for (struct onnx_field f; onnx_field(o, &c, &f);)
         if (f.number == MODEL_functions) onnx_function(o, &f);
     if (o->stopped) return;
-    add_property(o, "ddpc.buffers", o->buffers.at, o->buffers.n);
-    add_property(o, "ddpc.trainable", o->trained.at, o->trained.n);
+    onnx_add_properties(o);
 }
 
 bool onnx_read(struct ir_module *m, struct source *source, struct diags *d) {

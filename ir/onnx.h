@@ -84,8 +84,11 @@ struct onnx {
     uint32_t depth; /* graphs and types around this place */
     bool stopped;   /* by an error behind which nothing can be read */
 
-    VEC(str) buffers; /* what an exporter calls buffers, in values' metadata */
-    VEC(str) trained; /* what a training algorithm updates */
+    VEC(str) buffers;   /* what an exporter calls buffers, in values' metadata */
+    VEC(str) trained;   /* what a training algorithm updates */
+    bool folded;        /* an optimizer rewrote the graph */
+    const char *folder; /* the current one, "/" at its end; "" if it has no name; NULL: not asked */
+    char folder_bytes[4096];
 
     /* Stacks for lists whose elements may hold graphs and so further lists of the same kind. */
     VEC(struct onnx_ref) refs;
@@ -111,8 +114,22 @@ str onnx_string(struct onnx *o, const struct onnx_field *f);
 bool onnx_entry(struct onnx *o, struct span bytes, struct span *key, struct span *value);
 /* One more level of nesting; false, reported, if there are too many. */
 bool onnx_enter(struct onnx *o, ir_loc loc);
+
+/* ---- onnx_note.c ----------------------------------------------------------------------------- */
+
+/* A line of the program, and where the model says it. */
+struct onnx_source {
+    str line; /* "FILE:LINE"; 0: none */
+    ir_loc loc;
+};
 /* A value's or a tensor's metadata may say what an exporter took it for. */
 void onnx_note_kind(struct onnx *o, struct span entry, str name);
+/* A node's doc string or metadata may say where in the program it comes from. */
+void onnx_note_node(struct onnx *o, const struct onnx_field *f, struct onnx_source *out);
+/* The attribute `source` onto o->attrs, unless the node has one there above `mark`. */
+void onnx_add_source(struct onnx *o, const struct onnx_source *s, uint32_t mark);
+/* What was noted, into the model's metadata. */
+void onnx_add_properties(struct onnx *o);
 
 /* ---- onnx_graph.c ---------------------------------------------------------------------------- */
 

@@ -121,6 +121,7 @@ static void read_node(struct onnx *o, const struct onnx_field *of) {
     struct ir_node_info node = {.loc = of->loc, .graph = o->scope.graph};
     vec_push(&o->m->node, node);
     uint32_t refs = o->refs.n, attrs = o->attrs.n, n_attrs = 0;
+    struct onnx_source source = {0};
     struct onnx_cursor c = onnx_cursor(ONNX_NODE, of->bytes);
     for (struct onnx_field f; onnx_field(o, &c, &f);) switch (f.number) {
         case NODE_input: read_ref(o, &f, false); break;
@@ -130,12 +131,15 @@ static void read_node(struct onnx *o, const struct onnx_field *of) {
         case NODE_domain: node.domain = ir_domain_canonical(o->m, onnx_name(o, &f)); break;
         case NODE_overload: node.overload = onnx_name(o, &f); break;
         case NODE_attribute: n_attrs++; break;
+        case NODE_doc_string:
+        case NODE_metadata_props: onnx_note_node(o, &f, &source); break;
         }
     if (!node.op) onnx_error(o, of->loc, "a node has no operator");
     c = onnx_cursor(ONNX_NODE, of->bytes);
     for (struct onnx_field f; n_attrs && onnx_field(o, &c, &f);)
         if (f.number == NODE_attribute) onnx_attribute(o, &f, n);
     if (o->stopped) return;
+    if (strcmp(ir_text(o->m, node.op), "Constant") != 0) onnx_add_source(o, &source, attrs);
     onnx_keep_attributes(o, attrs, &node.attrs, &node.n_attrs);
     o->m->node.at[n] = node;
     keep_refs(o, n, refs);

@@ -19,6 +19,7 @@ struct printer {
     bool nul; /* a string held one, which no text can */
     const struct ir_module *m;
     FILE *out;
+    bool elide;                /* no long data */
     int indent;                /* of nodes, in steps of three blanks */
     uint32_t opsets, n_opsets; /* imports in force */
     const bool *declared;      /* by value; NULL: only what was declared has a type */
@@ -129,7 +130,8 @@ static void print_external(struct printer *p, const struct ir_data_info *data) {
 
 static void print_data(struct printer *p, ir_data d, ir_type type) {
     const struct ir_data_info *data = &p->m->data.at[d];
-    if (data->kind == IR_DATA_ELIDED) {
+    bool weights = data->kind == IR_DATA_LITERALS && data->count > IR_MAX_INTS;
+    if (data->kind == IR_DATA_ELIDED || (p->elide && weights)) {
         fputs("...", p->out);
         return;
     }
@@ -489,6 +491,12 @@ static void print_module(struct printer *p) {
 
 bool ir_print(const struct ir_module *m, FILE *out) {
     struct printer p = {.m = m, .out = out};
+    print_module(&p);
+    return !p.nul;
+}
+
+bool ir_print_elided(const struct ir_module *m, FILE *out) {
+    struct printer p = {.m = m, .out = out, .elide = true};
     print_module(&p);
     return !p.nul;
 }

@@ -14,6 +14,7 @@ enum flag_group {
     F_CHECK = 64,
     F_DIFF = 128,
     F_SIMULATE = 256,
+    F_FMT = 512,
 };
 
 enum flag_kind {

@@ -23,7 +23,7 @@ int tool_fmt(struct tool *t) {
     if (ok) {
         struct tool_output output;
         FILE *out = tool_output_open(t, &output, t->output);
-        bool whole = out && ir_print(&module, out);
+        bool whole = out && (t->elide ? ir_print_elided : ir_print)(&module, out);
         if (!out || !tool_output_close(&output, whole)) status = TOOL_USAGE;
         if (out && !whole) {
             diag_plain(&diags, DIAG_NO_TEXT, source.name,

@@ -45,6 +45,7 @@ struct tool {
     const char *policy;   /* check --policy FILE|none; NULL: .ddpccheck, if there is one */
     bool require_proof;
     struct simulate_flags simulate;
+    bool elide;
     enum stats_format stats;
     const char *print_after; /* a pass's name */
     enum diagnostics_format diagnostics;
