@@ -60,6 +60,7 @@ static void count(const struct program *p, const enum grad_class *class, struct 
         if (p->params.at[i].kind != PARAM_PARAMETER) continue;
         out->parameters++;
         out->count[class[i]]++;
+        out->unsure += class[i] == GRAD_NEVER && p->params.at[i].unsure;
     }
     out->nothing_trains =
         out->parameters && !out->count[GRAD_ALWAYS] && !out->count[GRAD_CONDITIONAL];

@@ -15,6 +15,7 @@ struct advice {
     bool nothing_trains;  /* no parameter has a gradient: then the verdict is unknown */
     uint32_t by_step;     /* of the conditional ones: those that only the steps tell apart */
     uint32_t parameters, count[4]; /* all, and by enum grad_class */
+    uint32_t unsure;               /* of those never: what may be in the graph all the same */
     VEC(uint32_t) freeze; /* parameters to set requires_grad=False on: never, in a complete model */
     VEC(uint32_t) returned; /* never-parameters on which a returned output depends */
 };

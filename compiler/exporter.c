@@ -107,14 +107,20 @@ void exporter_note(struct builder *b) {
                                  ir_text(m, c->param.name));
         if (!of && b->o->params && (of = original_of(b, c))) copy = c;
     }
-    if (!n || (b->o->params && !b->unaccounted && !copy)) return;
+    if ((!n && !(b->said_folded && b->absent)) || (b->o->params && !b->unaccounted && !copy))
+        return;
     bool torchscript = b->exporter == EXPORTER_TORCHSCRIPT;
-    struct diag *g = diag_at(
-        b->d, DIAG_EXPORT_FOLDED, first->param.loc, (uint32_t)strlen(ir_text(m, first->param.name)),
-        "%s exporter made up the name%s of %u tensor%s, %s%s, which may hold parameters of the "
-        "module",
-        torchscript ? "TorchScript's" : "torch.export's", plural(n), n, plural(n), names,
-        n > NAMES_SHOWN ? " and others" : "");
+    const char *who = torchscript                      ? "TorchScript's exporter"
+                      : b->exporter == EXPORTER_DYNAMO ? "torch.export's exporter"
+                                                       : "an optimizer";
+    struct diag *g =
+        n ? diag_at(b->d, DIAG_EXPORT_FOLDED, first->param.loc,
+                    (uint32_t)strlen(ir_text(m, first->param.name)),
+                    "%s made up the name%s of %u tensor%s, %s%s, which may hold parameters of the "
+                    "module",
+                    who, plural(n), n, plural(n), names, n > NAMES_SHOWN ? " and others" : "")
+          : diag_at(b->d, DIAG_EXPORT_FOLDED, m->graph.at[m->main].loc, 1,
+                    "%s computed beforehand what it could, and parameters with it", who);
     if (b->absent)
         diag_add_note(b->d, g, IR_NO_LOC, "the graph lacks %u listed parameter%s", b->absent,
                       plural(b->absent));
@@ -124,9 +130,11 @@ void exporter_note(struct builder *b) {
                       "'%s' is as large as '%s'; if it is a copy: --tie '%s=%s'", name, original,
                       original, name);
     }
-    diag_set_help(b->d, g,
-                  "export again with %s%s, or let python -m ddpc.check record the module itself",
-                  torchscript ? "training=TrainingMode.TRAINING, do_constant_folding=False"
-                              : "optimize=False",
-                  b->o->params ? "" : " and say --params");
+    b->p->export_again =
+        arena_printf(&b->p->arena,
+                     "export again with %s%s, or let python -m ddpc.check record the module itself",
+                     torchscript ? "training=TrainingMode.TRAINING, do_constant_folding=False"
+                                 : "optimize=False",
+                     b->o->params ? "" : " and say --params");
+    diag_set_help(b->d, g, "%s", b->p->export_again);
 }

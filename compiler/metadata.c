@@ -47,6 +47,10 @@ static bool read_value(struct builder *b, const char *name, const char *value) {
         b->said_complete = is_yes(value);
         return b->said_complete || !strcmp(value, "false");
     }
+    if (!strcmp(name, "folded")) {
+        b->said_folded = is_yes(value);
+        return b->said_folded || !strcmp(value, "false");
+    }
     if (!strcmp(name, "evidence")) return read_evidence(b, value);
     if (!strcmp(name, "not_taken")) return read_lines(b, value);
     if (!strcmp(name, "module") && is_expression(value)) {
@@ -83,8 +87,8 @@ static bool read_property(struct builder *b, const struct ir_property *at) {
                              "'%s: %s' says nothing to ddpc and is ignored", key, value);
     diag_set_help(
         b->d, g,
-        "the keys are ddpc.loss, trainable, frozen, uniform, buffers, tie, complete (true "
-        "or false), evidence (proved, unknown, or observed and what), module (such as "
+        "the keys are ddpc.loss, trainable, frozen, uniform, buffers, tie, complete and "
+        "folded (true or false), evidence (proved, unknown, or observed and what), module (such as "
         "model.base_model), branch.NAME, paths, not_taken and step.NAME");
     return true;
 }

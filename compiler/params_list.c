@@ -255,10 +255,12 @@ static void add_absent(struct listing *l) {
             const struct sized *same =
                 likelier(&others, low, high, form_of(b->m, e->type), &likely);
             if (!l->few) report_absent(l, e, same, likely, high - low);
+            c.param.unsure = true;
             c.param.perhaps = ir_value_name(b->m, same->value);
             b->unaccounted++;
-        } else if (folded && e->requires_grad) {
+        } else if ((folded || b->said_folded) && e->requires_grad) {
             b->absent++;
+            c.param.unsure = true;
             c.param.perhaps = folded;
             b->unaccounted++;
         }

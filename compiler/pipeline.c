@@ -17,8 +17,13 @@ static bool run_read(struct compilation *c) {
     if (!source_open(&c->source, c->path, &why)) {
         struct diag *d =
             diag_plain(&c->diags, DIAG_CANNOT_READ, c->path, "cannot read the model: %s", why);
-        diag_set_help(&c->diags, d,
-                      "name a .onnx file or ONNX text (.onnxtxt, .ir), or - for standard input");
+        const char *python = strstr(c->path, ".py");
+        diag_set_help(
+            &c->diags, d, "%s",
+            python && (!python[3] || python[3] == ':')
+                ? "a module is recorded and checked with python -m ddpc.check FILE.py:FUNCTION"
+                : "name a .onnx file or ONNX text (.onnxtxt, .ir), or - for standard "
+                  "input");
         return false;
     }
     return ir_parse(&c->module, &c->source, &c->diags);

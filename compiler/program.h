@@ -24,7 +24,8 @@ struct param {
     int64_t elements;
     ir_value value;      /* 0: --params lists it, the graph does not have it */
     VEC(ir_value) tied;  /* further values that are the same parameter */
-    const char *perhaps; /* absent: the unlisted initializer that it could be; NULL: none */
+    bool unsure;         /* absent, but perhaps there under another name, or computed away */
+    const char *perhaps; /* unsure: the unlisted initializer that it could be; NULL: none */
     VEC(str) aliases;    /* further names of it in the module, from --params and --tie */
     bool no_grad;        /* --params says requires_grad is false */
     ir_loc loc;          /* of its declaration; IR_NO_LOC if absent */
@@ -74,6 +75,7 @@ struct program {
     bool complete; /* the text accounts for every parameter of the module */
     enum evidence evidence;
     const char *incomplete_because; /* a sentence; NULL if complete */
+    const char *export_again;       /* how, where the export has lost names; NULL: it has not */
     bool traced;                    /* observed, by an exporter that traces */
     const char *basis;              /* the evidence in words, with what is assumed */
     uint32_t *assumed, n_assumed;   /* operators that the user vouches for, as in ops.h */

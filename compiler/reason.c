@@ -256,7 +256,10 @@ static void reason_never(struct reasons *r, const struct param *param, struct us
                                                   "is listed, but the graph does not have it, "
                                                   "unless '%s' is it under another name",
                                                   param->perhaps)
-                                   : "is listed, but the graph does not have it";
+                    : param->unsure
+                        ? "is listed, but the graph does not have it; what folded the graph may "
+                          "have computed it away"
+                        : "is listed, but the graph does not have it";
     else if (param->kind == PARAM_BUFFER && !cut.kind)
         g->reason = uses.n ? "a buffer" : "a buffer that nothing reads";
     else if (!cut.kind && uses.first)

@@ -170,13 +170,18 @@ static void put_flags(struct report *r, const struct advice *a) {
                              "trainable parameters\n");
             break;
         }
+        if (r->t->options.params && r->c->program.export_again) {
+            fprintf(line(r), "# nothing yet: %s\n", r->c->program.export_again);
+            break;
+        }
         if (r->t->options.params) {
             fprintf(line(r), "# the warnings say what does not agree; for a renamed one: --alias "
                              "EXPORTED=REAL\n");
             break;
         }
+        fputs("names = model.state_dict(keep_vars=True).items()\n", line(r));
         fputs("for n, p in model.named_parameters(): print(n, str(p.dtype)[6:], list(p.shape), "
-              "p.requires_grad)\n",
+              "p.requires_grad, *[k for k, q in names if q is p and k != n])\n",
               line(r));
         fputs("# into params.txt; then: ddpc check MODEL --params params.txt\n", line(r));
         break;
@@ -303,8 +308,11 @@ static void put_why(struct report *r, uint32_t s) {
             fprintf(r->out, "  %s: in some executions, which no branch alone tells apart",
                     grad_class_name(g->class));
         else
-            fprintf(r->out, "  %s: %s%s", grad_class_name(g->class), g->guard ? "only " : "",
-                    shown(r, why(g)));
+            fprintf(r->out, "  %s: %s%s",
+                    p->params.at[i + 1 - group.n].unsure && g->class == GRAD_NEVER
+                        ? "unknown"
+                        : grad_class_name(g->class),
+                    g->guard ? "only " : "", shown(r, why(g)));
         if (g->guard && !g->exact && !says_nothing(g)) fputs(", and not always then", r->out);
         if (!same_why(g, &key[i + 1 - group.n], group.n)) fputs("; the others alike", r->out);
         put_place(r, g, &p->params.at[i + 1 - group.n]);
@@ -351,8 +359,9 @@ static void put_loss(struct report *r, uint32_t s) {
 
 static void put_counts(struct report *r, const struct advice *a) {
     fprintf(r->out, "%u of %u parameter%s always, %u never, %u conditional", a->count[GRAD_ALWAYS],
-            a->parameters, plural(a->parameters), a->count[GRAD_NEVER],
+            a->parameters, plural(a->parameters), a->count[GRAD_NEVER] - a->unsure,
             a->count[GRAD_CONDITIONAL] - a->by_step);
+    if (a->unsure) fprintf(r->out, ", %u unknown", a->unsure);
     if (a->by_step) fprintf(r->out, ", %u in some steps only", a->by_step);
     if (a->count[GRAD_FROZEN]) fprintf(r->out, ", %u frozen", a->count[GRAD_FROZEN]);
     fputc('\n', r->out);
@@ -363,8 +372,8 @@ static void put_unknown_shapes(struct report *r) {
     uint32_t unknown = types_unknown_shapes(&r->c->module);
     bool recorded = r->c->program.evidence == EVIDENCE_OBSERVED && !r->c->program.traced;
     if (unknown && !recorded)
-        fprintf(line(r), "the shapes of %u node%s are not known, and with them their times\n", unknown,
-                plural(unknown));
+        fprintf(line(r), "the shapes of %u node%s are not known, and with them their times\n",
+                unknown, plural(unknown));
 }
 
 static void put_steps(struct report *r) {

@@ -21,8 +21,10 @@ static int no_such_parameter(struct tool *t, const struct program *p, const char
     const char **names = arena_new(&t->arena, const char *, p->params.n);
     for (uint32_t i = 0; i < p->params.n; i++) names[i] = ir_text(p->m, p->params.at[i].name);
     const char *near = diag_nearest(name, names, p->params.n);
-    return tool_usage_error(t, "the model has no parameter '%s'%s%s%s", name,
-                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    bool dropped = !near && !p->complete && !t->options.params;
+    return tool_usage_error(t, "the model has no parameter '%s'%s%s%s%s", name,
+                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                            dropped ? "; if its exporter dropped it, --params FILE says so" : "");
 }
 
 static void explain(struct compilation *c, uint32_t param) {

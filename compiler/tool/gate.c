@@ -124,7 +124,8 @@ static void find_param(struct judge *j, uint32_t param, uint32_t step) {
     struct gate *g = j->g;
     enum grad_class class = class_of(j, param, step);
     unsigned denied = denied_class(class);
-    if (!denied) return;
+    /* What may be there all the same makes the verdict unknown, and is no finding of its own. */
+    if (!denied || (class == GRAD_NEVER && j->c->program.params.at[param].unsure)) return;
     struct finding f = {.rule = class == GRAD_NEVER ? RULE_NEVER : RULE_CONDITIONAL,
                         .param = param,
                         .step = step,
