@@ -90,7 +90,7 @@ uint32_t sim_slack(const struct sim_work *w, const struct sim_schedule *s, const
         slack_us[b] = spare + (start_us[b] - at_us[s->bucket[b].moment]);
     }
     for (uint32_t b = 1; b < n; b++)
-        if (at_us[s->bucket[b].moment] >= end_us[b - 1]) chain = b;
+        if (start_us[b] > end_us[b - 1] || at_us[s->bucket[b].moment] >= end_us[b - 1]) chain = b;
     return chain;
 }
 

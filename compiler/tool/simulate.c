@@ -296,7 +296,8 @@ static bool only_topology(const struct tool *t) {
 }
 
 static int write_forms(struct tool *t, const struct simulations *s, int format) {
-    void (*const forms[])(const struct simulations *, FILE *) = {simulate_text, simulate_json};
+    void (*const forms[])(const struct simulations *, FILE *) = {simulate_text, simulate_json,
+                                                                 simulate_svg, simulate_trace};
     struct tool_output o;
     FILE *out = tool_output_open(t, &o, t->output);
     if (!out) return TOOL_USAGE;

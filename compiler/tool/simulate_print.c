@@ -2,6 +2,7 @@
  * compared with, all on the same draws; below it stands in a sentence whether the plan gains
  * anything, since that is what a user wants to know before he changes anything. */
 #include "simulation.h"
+#include "timeline.h"
 #include <string.h>
 
 /* A difference below this part of a step is nothing that anybody would measure. */
@@ -23,8 +24,9 @@ const char *simulate_verdict(const struct simulation *s, struct arena *a) {
     if (!s->work.n) return "There is nothing to reduce.";
     if (theirs - own >= NOTHING * theirs)
         text = arena_printf(
-            a, "The plan's step is %.1f %% shorter than that of %s: it saves %.1f of %.1f µs.",
-            100 * (1 - own / theirs), name, theirs - own, theirs);
+            a, "The plan's step is %.1f %% shorter than that of %s: it saves %s of %s.",
+            100 * (1 - own / theirs), name, timeline_time(a, theirs - own),
+            timeline_time(a, theirs));
     else if (own - theirs >= NOTHING * theirs)
         text =
             arena_printf(a, "The plan gains nothing: its step is %.1f %% longer than that of %s.",
@@ -80,7 +82,9 @@ static void print_schedules(const struct simulations *all, const struct simulati
                     r->exposed_us.p50, r->exposed_us.p99);
         else
             fprintf(out, " %13.1f %16.1f", r->step_us.p50, r->exposed_us.p50);
-        if (k) fprintf(out, "   %+.1f %%", 100 * (r->step_us.p50 / s->result[0].step_us.p50 - 1));
+        double longer = k && s->work.n ? 100 * (r->step_us.p50 / s->result[0].step_us.p50 - 1) : 0;
+        if (k && s->work.n)
+            fprintf(out, "   %+.1f %%", longer > -0.05 && longer < 0.05 ? 0 : longer);
         fputc('\n', out);
     }
 }
@@ -91,6 +95,7 @@ enum { MAX_SHOWN = 16 };
 static void print_buckets(const struct simulations *all, const struct simulation *s, FILE *out) {
     bool drawn = all->steps > 1;
     uint32_t n = s->schedule->n_buckets;
+    if (drawn) fputs("\n  The plan's buckets, without jitter, and what was drawn:", out);
     fprintf(out, "\n  %6s %12s %12s %12s %12s %12s", "bucket", "bytes", "ready (us)", "start",
             "end", "slack");
     if (drawn) fprintf(out, " %12s %9s", "least slack", "decides");

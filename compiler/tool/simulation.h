@@ -31,6 +31,8 @@ struct simulations {
 
 void simulate_text(const struct simulations *s, FILE *out);
 void simulate_json(const struct simulations *s, FILE *out);
+void simulate_svg(const struct simulations *s, FILE *out); /* simulate_picture.c */
+void simulate_trace(const struct simulations *s, FILE *out);
 /* Whether the plan gains anything over one of the others, in a sentence; NULL if there are none. */
 const char *simulate_verdict(const struct simulation *s, struct arena *a);
 
