@@ -6,8 +6,8 @@
  * and convolutions cost per wanted input what the forward costs, so twice the forward if both are
  * wanted; attention 2.5 times the forward, as the usual kernels recompute the scores;
  * normalizations two passes; element-wise operators about three activations. A gathered table gets
- * a dense gradient: all of it is written, however few rows were read. Reshapes and the like are
- * views and free. Operators without a formula are taken for element-wise. Where a count of elements
+ * a dense gradient: all of it is written, however few rows were read. Sums pass gradients on, and
+ * casts, slices and the like move them. Reshapes and transpositions are views and free. Operators without a formula are taken for element-wise. Where a count of elements
  * is unknown, the node costs the floor and the caller is told. */
 #include "schedule.h"
 #include <string.h>
@@ -93,6 +93,34 @@ static void elementwise(struct work *w) {
     for (uint32_t i = 0; i < n->n_inputs; i++)
         if (wanted(w, input(w, i))) traffic += 2 * bytes(w, input(w, i));
     kernel(w, 0, 1, traffic);
+}
+
+/* What it computes is linear, so that its backward reads no input: it moves the outputs' gradients
+ * to the inputs'. */
+static void move(struct work *w) {
+    const struct ir_node_info *n = &w->m->node.at[w->node];
+    double traffic = 0;
+    for (uint32_t i = 0; i < n->n_outputs; i++)
+        if (output(w, i)) traffic += bytes(w, output(w, i));
+    for (uint32_t i = 0; i < n->n_inputs; i++)
+        if (wanted(w, input(w, i))) traffic += bytes(w, input(w, i));
+    kernel(w, 0, 1, traffic);
+}
+
+/* A term as large as the sum gets the sum's gradient itself; where there are several, their paths
+ * part above, and there the gradients are added. A smaller one was broadcast, and is summed over. */
+static void sum(struct work *w) {
+    const struct ir_node_info *n = &w->m->node.at[w->node];
+    double of_sum = bytes(w, output(w, 0));
+    uint32_t whole = 0;
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        if (!wanted(w, input(w, i))) continue;
+        double of_term = bytes(w, input(w, i));
+        if (of_term < of_sum)
+            kernel(w, 0, 1, of_sum + of_term);
+        else if (whole++)
+            kernel(w, 0, 1, 3 * of_sum);
+    }
 }
 
 static void matmul(struct work *w) {
@@ -213,11 +241,15 @@ struct formula {
 
 /* Both ascending by name. */
 static const struct formula formulas[] = {
+    {"Add", 1, sum},
     {"Attention", 3, attention},
     {"BatchNormalization", 1, normalization},
+    {"Cast", 1, move},
+    {"Concat", 1, move},
     {"Conv", 2, conv},
     {"ConvTranspose", 2, conv_transpose},
     {"Einsum", 1, einsum},
+    {"Expand", 1, move},
     {"Flatten", 0, free_view},
     {"GRU", 3, recurrent},
     {"Gather", 2, gather},
@@ -232,24 +264,47 @@ static const struct formula formulas[] = {
     {"LayerNormalization", 1, normalization},
     {"Loop", 0, free_view},
     {"MatMul", 2, matmul},
+    {"Neg", 1, move},
+    {"Pad", 1, move},
     {"RMSNormalization", 1, normalization},
     {"RNN", 3, recurrent},
+    {"ReduceMean", 1, move},
+    {"ReduceSum", 1, move},
     {"Reshape", 0, free_view},
     {"Scan", 0, free_view},
     {"SequenceMap", 0, free_view},
+    {"Slice", 1, move},
+    {"Split", 1, move},
     {"Squeeze", 0, free_view},
+    {"Sub", 1, sum},
+    {"Sum", 1, sum},
+    {"Tile", 1, move},
+    {"Transpose", 0, free_view},
     {"Unsqueeze", 0, free_view},
 };
 
 static const struct formula torch_formulas[] = {
     {"T", 0, free_view},
+    {"__add__", 1, sum},
     {"__getitem__", 1, lookup},
+    {"__iadd__", 1, sum},
+    {"__isub__", 1, sum},
     {"__matmul__", 2, matmul},
+    {"__radd__", 1, sum},
+    {"__sub__", 1, sum},
+    {"add", 1, sum},
+    {"add_", 1, sum},
     {"addmm", 3, addmm},
     {"alias", 0, free_view},
     {"baddbmm", 3, addmm},
     {"batch_norm", 1, normalization},
+    {"bfloat16", 1, move},
     {"bmm", 2, matmul},
+    {"cat", 1, move},
+    {"chunk", 1, move},
+    {"clone", 1, move},
+    {"concat", 1, move},
+    {"contiguous", 1, move},
     {"conv1d", 2, conv},
     {"conv2d", 2, conv},
     {"conv3d", 2, conv},
@@ -257,30 +312,44 @@ static const struct formula torch_formulas[] = {
     {"conv_transpose2d", 2, conv_transpose},
     {"conv_transpose3d", 2, conv_transpose},
     {"detach", 0, free_view},
+    {"double", 1, move},
     {"embedding", 2, lookup},
     {"embedding_bag", 2, lookup},
+    {"expand", 1, move},
+    {"expand_as", 1, move},
     {"flatten", 0, free_view},
+    {"float", 1, move},
     {"gather", 2, lookup},
     {"group_norm", 1, normalization},
     {"gru", 3, layers},
+    {"half", 1, move},
     {"index_select", 2, lookup},
     {"instance_norm", 1, normalization},
     {"layer_norm", 1, normalization},
     {"linear", 2, matmul},
     {"lstm", 3, layers},
     {"matmul", 2, matmul},
+    {"mean", 1, move},
     {"mm", 2, matmul},
     {"movedim", 0, free_view},
     {"multi_head_attention_forward", 3, layers},
+    {"neg", 1, move},
+    {"pad", 1, move},
     {"permute", 0, free_view},
+    {"repeat", 1, move},
     {"reshape", 0, free_view},
     {"rms_norm", 1, normalization},
     {"rnn_relu", 3, layers},
     {"rnn_tanh", 3, layers},
     {"scaled_dot_product_attention", 3, attention},
+    {"split", 1, move},
     {"squeeze", 0, free_view},
+    {"sub", 1, sum},
+    {"sub_", 1, sum},
+    {"sum", 1, move},
     {"swapaxes", 0, free_view},
     {"t", 0, free_view},
+    {"to", 1, move},
     {"transpose", 0, free_view},
     {"unflatten", 0, free_view},
     {"unsqueeze", 0, free_view},

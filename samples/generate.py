@@ -7,6 +7,8 @@ usage: generate.py                          write every sample in its default si
        generate.py MODEL --help             its keys and their defaults
 
 batch may be a name instead of a number ("batch=B"): a symbolic dimension, for ddpc's --dim B=32.
+precision=mixed (resnet*, bert*, gpt2*): parameters are float and cast where they are used; bfloat16: all is.
+fused=1 (bert*, gpt2*): attention is one operator.
 """
 import functools
 import inspect
@@ -14,6 +16,7 @@ import pathlib
 import sys
 
 from models import bert, gan, gpt2, layerdrop, moe, resnet
+from models.text import PRECISIONS
 
 sized = functools.partial
 MODELS = {  # the checked-in ones
@@ -58,7 +61,11 @@ def one(name, settings):
     for k, v in given.items():
         if k == "batch" and isinstance(v, str) and v.isidentifier():
             continue
-        rate, least = isinstance(keys[k], float), 0 if k == "layers" or isinstance(keys[k], float) else 1
+        if k == "precision":
+            if v not in PRECISIONS:
+                sys.exit(f"generate.py: precision is {', '.join(PRECISIONS)}, not '{v}'")
+            continue
+        rate, least = isinstance(keys[k], float), 0 if k == "layers" or not keys[k] or isinstance(keys[k], float) else 1
         if not isinstance(v, (int, float) if rate else int) or not v >= least:
             sys.exit(f"generate.py: {k} is a {'' if rate else 'whole '}number from {least}, not '{v}'")
     sizes = keys | given

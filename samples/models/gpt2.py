@@ -9,29 +9,39 @@ from .text import Graph, model
 def conv1d(g, x, name, features, value):
     """Hugging Face's Conv1D: a linear layer whose weight is [in, out]."""
     weight, bias = g.param(f"{name}.weight", x.shape[-1], features), g.param(f"{name}.bias", features)
-    return g.add(g.matmul(x, weight, value + "_mm"), bias, value)
+    return g.add(g.matmul(x, g.cast(weight), value + "_mm"), g.cast(bias), value)
 
 
 def norm(g, x, name, value):
     return g.layer_norm(x, g.param(f"{name}.weight", x.shape[-1]), g.param(f"{name}.bias", x.shape[-1]), value)
 
 
-def block(g, x, name, out, heads, mask, dropout):
+def block(g, x, name, out, heads, mask, dropout, fused):
     width = x.shape[-1]
     y = conv1d(g, norm(g, x, f"{name}.ln_1", out + "_ln1"), f"{name}.attn.c_attn", 3 * width, out + "_qkv")
     q, k, v = out + "_query", out + "_key", out + "_value"
     q = g.node("Split", [y], q, x.shape, more=(k, v), axis=-1, num_outputs=3)
     k, v = q._replace(name=k), q._replace(name=v)
     g.values += [k, v]
-    y = conv1d(g, g.attention(q, k, v, heads, out + "_attn", dropout, mask), f"{name}.attn.c_proj", width, out + "_proj")
+    y = out + "_attn"
+    y = g.fused_attention(q, k, v, heads, y, True) if fused else g.attention(q, k, v, heads, y, dropout, mask)
+    y = conv1d(g, y, f"{name}.attn.c_proj", width, out + "_proj")
     x = g.add(x, g.dropout(y, dropout, out + "_proj_drop"), out + "_mid")
     y = conv1d(g, norm(g, x, f"{name}.ln_2", out + "_ln2"), f"{name}.mlp.c_fc", 4 * width, out + "_fc")
     y = conv1d(g, g.unary("Gelu", y, out + "_gelu", approximate="tanh"), f"{name}.mlp.c_proj", width, out + "_mlp")
     return g.add(x, g.dropout(y, dropout, out + "_mlp_drop"), out)
 
 
-def build(layers=12, hidden=768, heads=12, vocabulary=50257, positions=1024, batch=8, length=1024, dropout=0.1):
-    g = Graph("gpt2")
+def causal_mask(g, length):
+    square = g.constant("int64", [length, length])
+    ones = g.node("ConstantOfShape", [square], "ones", (length, length))
+    lower = g.node("Trilu", [ones], "lower", (length, length), upper=0)
+    return g.node("Cast", [lower], "causal", (length, length), "bool", to=9)
+
+
+def build(layers=12, hidden=768, heads=12, vocabulary=50257, positions=1024, batch=8, length=1024, dropout=0.1,
+          fused=0, precision="float"):
+    g = Graph("gpt2", precision=precision)
     ids = g.input("input_ids", "int64", batch, length)
     labels = g.input("labels", "int64", batch, length)
     wte = g.param("transformer.wte.weight", vocabulary, hidden)
@@ -40,17 +50,14 @@ def build(layers=12, hidden=768, heads=12, vocabulary=50257, positions=1024, bat
         "Range", [g.constant("int64", n) for n in (0, length, 1)], "position_ids", (length,), "int64"
     )
     x = g.add(
-        g.node("Gather", [wte, ids], "tokens", (batch, length, hidden)),
-        g.node("Gather", [wpe, places], "places", (length, hidden)),
+        g.gather(wte, ids, "tokens", (batch, length, hidden)),
+        g.gather(wpe, places, "places", (length, hidden)),
         "embedded",
     )
     x = g.dropout(x, dropout, "embeddings")
-    square = g.constant("int64", [length, length])
-    ones = g.node("ConstantOfShape", [square], "ones", (length, length))
-    lower = g.node("Trilu", [ones], "lower", (length, length), upper=0)
-    mask = g.node("Cast", [lower], "causal", (length, length), "bool", to=9)
+    mask = None if fused else causal_mask(g, length)
     for i in range(layers):
-        x = block(g, x, f"transformer.h.{i}", f"h_{i}", heads, mask, dropout)
+        x = block(g, x, f"transformer.h.{i}", f"h_{i}", heads, mask, dropout, fused)
     x = norm(g, x, "transformer.ln_f", "ln_f")
     logits = g.linear(x, wte, None, "logits")
 

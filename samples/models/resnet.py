@@ -22,7 +22,7 @@ def conv_bn(g, x, conv, bn, channels, kernel=1, stride=1, relu=True):
     weight = g.param(conv + ".weight", channels, inputs, kernel, kernel)
     shape = (batch, channels, height // stride, width // stride)
     attributes = dict(kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4)
-    x = g.node("Conv", [x, weight], out, shape, **attributes)
+    x = g.node("Conv", [x, g.cast(weight)], out, shape, **attributes)
     state = [g.param(bn + ".weight", channels), g.param(bn + ".bias", channels)]
     state += [g.buffer(bn + ".running_mean", channels), g.buffer(bn + ".running_var", channels)]
     out = bn.replace(".", "_")
@@ -48,10 +48,10 @@ def block(g, x, name, width, stride, bottleneck):
     return g.unary("Relu", g.add(y, x, out + "_sum"), out)
 
 
-def build(depth=50, batch=128, classes=1000, size=224):
+def build(depth=50, batch=128, classes=1000, size=224, precision="float"):
     blocks, bottleneck = DEPTHS[depth]
-    g = Graph(f"resnet{depth}")
-    images = g.input("images", "float", batch, 3, size, size)
+    g = Graph(f"resnet{depth}", precision=precision)
+    images = g.cast(g.input("images", "float", batch, 3, size, size))
     labels = g.input("labels", "int64", batch)
     x = conv_bn(g, images, "conv1", "bn1", 64, 7, 2)
     shape = (batch, 64, size // 4, size // 4)
@@ -64,6 +64,6 @@ def build(depth=50, batch=128, classes=1000, size=224):
     x = g.node("GlobalAveragePool", [x], "avgpool", (batch, features, 1, 1))
     x = g.node("Flatten", [x], "flat", (batch, features))
     weight, bias = g.param("fc.weight", classes, features), g.param("fc.bias", classes)
-    logits = g.node("Gemm", [x, weight, bias], "fc", (batch, classes), transB=1)
+    logits = g.node("Gemm", [x, g.cast(weight), g.cast(bias)], "fc", (batch, classes), transB=1)
     g.output(g.cross_entropy(logits, labels, "loss"))
     return model(g, f"ResNet-{depth} with torchvision's parameters and a classification loss")

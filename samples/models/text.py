@@ -7,6 +7,7 @@ the cost of a node is computed from.
 """
 import math
 import re
+import sys
 from collections import namedtuple
 
 Value = namedtuple("Value", "name dtype shape")
@@ -44,12 +45,22 @@ class Constant:
         return f"{self.dtype} {{{self.data}}}"
 
 
+PRECISIONS = {  # what parameters are stored as, and what is computed in
+    "float": ("float", "float"),
+    "bfloat16": ("bfloat16", "bfloat16"),
+    "mixed": ("float", "bfloat16"),  # a parameter is cast where it is used
+}
+
+
 class Graph:
     """A graph under construction. Nodes are added by operator: g.node("Relu", [x], "h", shape)."""
 
-    def __init__(self, name, outer=None):
+    def __init__(self, name, outer=None, precision="float"):
         self.name, self.outer = name, outer
+        self.stored, self.dtype = (outer.stored, outer.dtype) if outer else PRECISIONS[precision]
+        self.casts = {} if outer is None else outer.casts
         self.inputs, self.outputs = [], []
+        self.opset = 20
         self.params, self.state, self.values, self.nodes = [], [], [], []
         self.constants = {} if outer is None else outer.constants
 
@@ -58,7 +69,7 @@ class Graph:
         return self.inputs[-1]
 
     def param(self, name, *shape):
-        self.params.append(Value(name, "float", shape))
+        self.params.append(Value(name, self.stored, shape))
         return self.params[-1]
 
     def buffer(self, name, *shape):
@@ -72,15 +83,24 @@ class Graph:
     def subgraph(self, name):
         return Graph(name, self)
 
-    def node(self, op, inputs, out, dims, dtype="float", more=(), **attributes):
+    def node(self, op, inputs, out, dims, dtype=None, more=(), **attributes):
         """Adds a node and returns its first output. `more` names further outputs, whose types are not
-        written. An input that is None is left out."""
+        written. An input that is None is left out. Without a dtype: what the graph computes in."""
         names = ", ".join("" if i is None else quoted(i.name) for i in inputs)
         outs = ", ".join(map(quoted, (out, *more)))
         attrs = ", ".join(f"{k} = {attribute(v)}" for k, v in attributes.items())
         self.nodes.append(f"{outs} = {op} {'<' + attrs + '> ' if attrs else ''}({names})")
-        self.values.append(Value(out, dtype, tuple(dims)))
+        self.values.append(Value(out, dtype or self.dtype, tuple(dims)))
         return self.values[-1]
+
+    def cast(self, x):
+        """x in what the graph computes in; a parameter once for all its uses."""
+        if x is None or x.dtype == self.dtype:
+            return x
+        if x not in self.casts:
+            number = {"float": 1, "bfloat16": 16}[self.dtype]
+            self.casts[x] = self.node("Cast", [x], f"{x.name}.{self.dtype}", x.shape, to=number)
+        return self.casts[x]
 
     def constant(self, dtype, data):
         """A Constant node, one per distinct value, in the outermost graph."""
@@ -114,20 +134,29 @@ class Graph:
         return self.node("MatMul", [a, b], out, (*a.shape[:-1], b.shape[-1]))
 
     def dropout(self, x, ratio, out):
+        if not ratio:
+            return x
         inputs = [x, self.constant("float", ratio), self.constant("bool", 1)]
         return self.node("Dropout", inputs, out, x.shape)
 
+    def gather(self, table, ids, out, shape):
+        return self.cast(self.node("Gather", [table, ids], out, shape, table.dtype))
+
     def linear(self, x, weight, bias, out):
         """torch.nn.Linear: the weight is [out, in]."""
+        weight, bias = self.cast(weight), self.cast(bias)
         product = self.matmul(x, self.transpose(weight, (1, 0), out + "_wt"), out + "_mm" if bias else out)
         return self.add(product, bias, out) if bias else product
 
     def layer_norm(self, x, weight, bias, out, epsilon=1e-5):
-        return self.node("LayerNormalization", [x, weight, bias], out, x.shape, axis=-1, epsilon=epsilon)
+        inputs = [x, self.cast(weight), self.cast(bias)]
+        return self.node("LayerNormalization", inputs, out, x.shape, axis=-1, epsilon=epsilon)
 
     def attention(self, q, k, v, heads, out, dropout=0.0, mask=None):
         """Scaled dot-product attention over [batch, length, width], written out as exporters do.
         mask: a boolean value, false where a position must not be seen."""
+        if self.dtype != "float":
+            sys.exit(f"generate.py: attention is written out in float alone; in {self.dtype} it is fused: fused=1")
         batch, length, width = q.shape
         size = width // heads
         split = lambda x, perm, name: self.transpose(
@@ -144,6 +173,12 @@ class Graph:
         context = self.matmul(weights, split(v, (0, 2, 1, 3), out + "_v"), out + "_c")
         context = self.transpose(context, (0, 2, 1, 3), out + "_ct")
         return self.reshape(context, [0, 0, width], out, (batch, length, width))
+
+    def fused_attention(self, q, k, v, heads, out, causal=False):
+        """The same as one operator of opset 23, which has no dropout."""
+        attributes = dict(q_num_heads=heads, kv_num_heads=heads, **({"is_causal": 1} if causal else {}))
+        self.opset = 23
+        return self.node("Attention", [q, k, v], out, q.shape, **attributes)
 
     def cross_entropy(self, logits, labels, out, **attributes):
         inputs = [logits, labels]
@@ -167,7 +202,7 @@ class Graph:
 def model(graph, about, metadata=(), domains=()):
     """The whole text. about: what the model is, in a line or more. metadata: pairs of strings. domains:
     what it uses beside ONNX's own operators."""
-    opsets = ", ".join(['"" : 20', *(f'"{domain}" : 1' for domain in domains)])
+    opsets = ", ".join([f'"" : {graph.opset}', *(f'"{domain}" : 1' for domain in domains)])
     header = ["ir_version: 10", f"opset_import: [{opsets}]"]
     if metadata:
         pairs = ",\n    ".join(f'"{key}": "{value}"' for key, value in metadata)
