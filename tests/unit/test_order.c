@@ -56,12 +56,12 @@ static void expect(const char *text, const char *want) {
 
 Test(order, chain) { expect(CHAIN, "w2@3 w1@5 |5"); }
 
-/* Its two uses are a product at the end and the lookup at the start; the transpose is a kernel. */
+/* Its two uses are a product at the end and the lookup at the start; the transpose is a view. */
 Test(order, tied_embedding_is_last) {
     expect(HEAD "g (int64[4] t) => (float loss) <float[9,8] e, float[8,8] w> {\n"
                 "h = Gather (e, t)\n m = MatMul (h, w)\n et = Transpose <perm = [1, 0]> (e)\n"
                 "y = MatMul (m, et)\n" MEAN "}\n",
-           "w@6 e@7 |7");
+           "w@5 e@6 |6");
 }
 
 /* The earliest use is detached: the later one decides. */
