@@ -14,6 +14,7 @@
 #include "diag.h"
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { WINDOW = 120 }; /* bytes of a long line that are shown */
 
@@ -329,6 +330,8 @@ const char *diag_nearest(const char *name, const char *const *candidates, size_t
     /* A third of the name may differ; of a short one, a single letter. */
     uint32_t limit = len < 6 ? 1 : (uint32_t)(len / 3 < 6 ? len / 3 : 6);
     const char *best = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!strcasecmp(name, candidates[i]) && strcmp(name, candidates[i])) return candidates[i];
     for (size_t i = 0; i < n; i++) {
         size_t other = strlen(candidates[i]);
         if (other == 0 || other > LONGEST) continue;

@@ -79,7 +79,8 @@ const char *diag_title(enum diag_code code);
 const char *diag_essay(enum diag_code code); /* NULL for a number that is no code */
 enum diag_severity diag_severity_of(enum diag_code code);
 
-/* The nearest to `name` by edit distance among n candidates, or NULL if none is near enough. */
+/* The nearest to `name` by edit distance among n candidates, or NULL if none is near enough. One that
+ * differs in the case of letters alone is nearer than any other. */
 const char *diag_nearest(const char *name, const char *const *candidates, size_t n);
 
 #endif

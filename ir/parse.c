@@ -398,25 +398,44 @@ static void read_model(struct parser *p) {
     }
 }
 
-/* As runtime/plan/plan.h has it; a test compares. */
-static const char plan_magic[] = "\211DDP\r\n\032\n";
+/* Files that people give in place of a model, by what they begin with. A plan's first bytes are those of
+ * runtime/plan/plan.h; a test compares. */
+static const struct {
+    const char *begin, *what, *help;
+} others[] = {
+    {"\211DDP\r\n\032\n", "a plan, not a model's text",
+     "plans are read by ddpc dump, ddpc verify, ddpc diff and ddprun"},
+    {"version https://git-lfs.", "a Git LFS pointer, not the model that it stands for",
+     "fetch the file: git lfs pull"},
+    {"PK\003\004", "a zip archive, as torch.save writes, not a model",
+     "export the module: torch.onnx.export, or python -m ddpc.export; or unpack what is in it"},
+    {"\037\213", "a file that gzip compressed, not a model",
+     "unpack it: gunzip -c FILE | ddpc COMMAND -"},
+};
+
+/* Reports a file that can be no text. */
+static bool is_no_text(struct parser *p, const struct source *s) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t n = strlen(others[i].begin);
+        if (s->size < n || memcmp(s->bytes, others[i].begin, n) != 0) continue;
+        struct diag *g = diag_plain(p->d, DIAG_NOT_TEXT, s->name, "this is %s", others[i].what);
+        diag_set_help(p->d, g, "%s", others[i].help);
+        return true;
+    }
+    const char *nul = s->size ? memchr(s->bytes, 0, s->size) : NULL;
+    if (!nul) return false;
+    struct diag *g = diag_plain(p->d, DIAG_NOT_TEXT, s->name,
+                                "byte %zu is a NUL, which no text holds", (size_t)(nul - s->bytes));
+    diag_set_help(p->d, g, "a model is a .onnx file or a text in UTF-8");
+    return true;
+}
 
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     ir_module_init(m, source);
     if (onnx_is_model(source)) return onnx_read(m, source, d);
     struct parser p = {.m = m, .d = d, .scope.m = m};
     p.lex = (struct lexer){source->bytes, source->bytes, source->bytes + source->size};
-    const char *nul = source->size ? memchr(source->bytes, 0, source->size) : NULL;
-    if (source->size >= 8 && memcmp(source->bytes, plan_magic, 8) == 0) {
-        struct diag *g =
-            diag_plain(d, DIAG_NOT_TEXT, source->name, "this is a plan, not a model's text");
-        diag_set_help(d, g, "plans are read by ddpc dump, ddpc verify, ddpc diff and ddprun");
-        p.errors++;
-    } else if (nul) {
-        struct diag *g =
-            diag_plain(d, DIAG_NOT_TEXT, source->name, "byte %zu is a NUL, which no text holds",
-                       (size_t)(nul - source->bytes));
-        diag_set_help(d, g, "a model is a .onnx file or a text in UTF-8");
+    if (is_no_text(&p, source)) {
         p.errors++;
     } else {
         strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));

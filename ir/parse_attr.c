@@ -15,7 +15,7 @@
 enum { PLURAL = IR_ATTR_FLOATS - IR_ATTR_FLOAT };
 
 static const char attr_form[] = "an attribute reads: name = value or name: ints = [1, 2]; a value "
-                                "is a number, a string, a tensor "
+                                "is a number, a string such as \"sum\", a tensor "
                                 "such as float[2] {1, 2}, a type, a graph or @reference";
 
 struct value {

@@ -138,6 +138,7 @@ Test(diag, nearest_name) {
     cr_assert_str_eq(diag_nearest("hl", names, N), "h1");
     cr_assert_str_eq(diag_nearest("conv2.weigth", names, N), "conv2.weight"); /* swapped */
     cr_assert_str_eq(diag_nearest("hiden", names, N), "hidden");
+    cr_assert_str_eq(diag_nearest("HIDDEN", names, N), "hidden");
     cr_assert_null(diag_nearest("zz", names, N));
     cr_assert_null(diag_nearest("completely_else", names, N));
     cr_assert_null(diag_nearest("", names, N));
