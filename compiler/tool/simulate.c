@@ -2,9 +2,8 @@
  * under other systems' buckets.
  *
  * The input is a plan or, told apart by its first bytes, a model, which is then compiled. Either way
- * everything comes from the plan: ready times, bytes, groups, the cost of a collective. The replay is
- * simulate.c's; this file reads the flags, brings the plan's records into the form that it takes, and
- * hands the results to one of the forms. Without jitter, stragglers or a slow network every step is
+ * everything comes from the plan: ready times, bytes, groups, the cost of a collective
+ * (simulate_plan.c). This file reads the flags and hands the results to one of the forms. Without jitter, stragglers or a slow network every step is
  * the same, so one is enough, and it ends when the plan says. */
 #define _POSIX_C_SOURCE 200809L
 #include "args.h"
@@ -136,119 +135,6 @@ static int read_against(const struct tool *t, enum sim_rule rules[SIM_N_RULES]) 
     return n;
 }
 
-/* ---- the plan's step ------------------------------------------------------------------------- */
-
-struct placed {
-    bool late;
-    double ready_us;
-    uint32_t param, segment;
-};
-
-/* The scheduler's order: of equal times the later declaration first. */
-static int compare(const void *a, const void *b) {
-    const struct placed *x = a, *y = b;
-    if (x->late != y->late) return x->late ? 1 : -1;
-    if (x->ready_us != y->ready_us) return x->ready_us < y->ready_us ? -1 : 1;
-    return x->param > y->param ? -1 : x->param < y->param;
-}
-
-/* Buckets of one dtype, class and guard are a group. */
-static uint32_t group_of(const struct plan_bucket *b, const struct plan_bucket **groups,
-                         uint32_t *n) {
-    for (uint32_t i = 0; i < *n; i++)
-        if (groups[i]->dtype == b->dtype && groups[i]->class == b->class &&
-            groups[i]->guard == b->guard)
-            return i;
-    groups[*n] = b;
-    return (*n)++;
-}
-
-static void take_step(struct simulation *s, const struct topology *t, struct arena *a) {
-    const struct plan *p = s->plan;
-    const struct plan_step *step = &p->step[s->step];
-    uint32_t n = step->n_segments, n_groups = 0;
-    const struct plan_bucket **groups = arena_new(a, const struct plan_bucket *, step->n_buckets);
-    uint32_t *group = arena_new(a, uint32_t, step->n_buckets);
-    bool *late = arena_new(a, bool, step->n_buckets);
-    struct placed *placed = arena_new(a, struct placed, n + 1u);
-    for (uint32_t i = 0; i < step->n_buckets; i++) {
-        const struct plan_bucket *b = &p->bucket[step->first_bucket + i];
-        if (b->kind != PLAN_GRADIENT) continue;
-        uint32_t g = group[i] = group_of(b, groups, &n_groups);
-        late[g] = step->guards == PLAN_DISCOVERED && b->class == PLAN_CONDITIONAL;
-        for (uint32_t k = b->first_segment; k < b->first_segment + b->n_segments; k++)
-            placed[k - step->first_segment] = (struct placed){
-                late[g], p->segment[k].ready_us, p->segment[k].param, k - step->first_segment};
-    }
-    qsort(placed, n, sizeof *placed, compare);
-
-    struct sim_work *w = &s->work;
-    uint32_t *place = arena_new(a, uint32_t, n + 1u); /* by segment: its gradient */
-    *w = (struct sim_work){.n = n,
-                           .n_groups = n_groups,
-                           .late = late,
-                           .backward_us = step->backward_us,
-                           .topology = *t};
-    w->gradient = arena_new(a, struct sim_gradient, n + 1u);
-    s->param = arena_new(a, uint32_t, n + 1u);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct plan_segment *g = &p->segment[step->first_segment + placed[i].segment];
-        uint32_t bits = plan_dtype_bits(p->param[g->param].dtype);
-        s->param[i] = g->param;
-        place[placed[i].segment] = i;
-        w->gradient[i] = (struct sim_gradient){.ready_us = g->ready_us,
-                                               .bytes = plan_segment_bytes(g->bytes),
-                                               .raw_bytes = g->bytes,
-                                               .group = group[g->bucket - step->first_bucket],
-                                               .element_bytes = bits < 8 ? 1 : bits / 8};
-    }
-    sim_work_prepare(w, a);
-
-    struct sim_schedule *own = &s->schedule[0];
-    *own = (struct sim_schedule){.name = plan_policy_name(step->policy),
-                                 .bucket = arena_new(a, struct sim_bucket, n + 1u),
-                                 .gradient = arena_new(a, uint32_t, n + 1u)};
-    for (uint32_t i = 0, at = 0; i < step->n_buckets; i++) {
-        const struct plan_bucket *b = &p->bucket[step->first_bucket + i];
-        if (b->kind != PLAN_GRADIENT) continue;
-        struct sim_bucket *x = &own->bucket[own->n_buckets++];
-        *x = (struct sim_bucket){.first = at, .n = b->n_segments, .group = group[i]};
-        for (uint32_t k = 0; k < b->n_segments; k++) {
-            uint32_t g = own->gradient[at++] = place[b->first_segment - step->first_segment + k];
-            if (w->gradient[g].moment > x->moment) x->moment = w->gradient[g].moment;
-            x->bytes += w->gradient[g].bytes;
-        }
-    }
-}
-
-/* What the plan itself says that a collective costs. */
-static struct topology topology_of(const struct plan *p, uint32_t step) {
-    const struct plan_certificate *c = &p->certificate[step];
-    struct topology t = {.ranks = c->ranks,
-                         .n_pieces =
-                             c->n_pieces < TOPOLOGY_MAX_PIECES ? c->n_pieces : TOPOLOGY_MAX_PIECES};
-    snprintf(t.name, sizeof t.name, "%s", plan_string(p, p->step[step].topology));
-    for (uint32_t i = 0; i < t.n_pieces; i++)
-        t.piece[i] = (struct cost_piece){p->piece[c->first_piece + i].alpha_us,
-                                         p->piece[c->first_piece + i].us_per_byte};
-    return t;
-}
-
-static void run_step(const struct simulations *all, struct simulation *s, const struct topology *t,
-                     const enum sim_rule *rules, struct arena *a) {
-    s->schedule = arena_new(a, struct sim_schedule, s->n);
-    s->result = arena_new(a, struct sim_result, s->n);
-    take_step(s, t, a);
-    for (uint32_t k = 1; k < s->n; k++) sim_rule(&s->work, rules[k - 1], a, &s->schedule[k]);
-    uint32_t buckets = s->schedule->n_buckets;
-    s->start_us = arena_new(a, double, buckets + 1u);
-    s->end_us = arena_new(a, double, buckets + 1u);
-    s->slack_us = arena_new(a, double, buckets + 1u);
-    simulate(&s->work, &all->jitter, all->steps, s->schedule, s->n, a, s->result, &s->report);
-    sim_replay(&s->work, s->schedule, s->work.moment_us, &s->work.topology, s->start_us, s->end_us);
-    sim_slack(&s->work, s->schedule, s->work.moment_us, s->start_us, s->end_us, s->slack_us);
-}
-
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* Standard input as a file that can be read twice. */
@@ -295,6 +181,28 @@ static bool only_topology(const struct tool *t) {
     return true;
 }
 
+/* --topology's, or the plan's own, of its first step. */
+static bool read_topology(struct tool *t, const struct plan *p, struct topology *out) {
+    if (!t->options.topology) {
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+            if (p->certificate[i].n_pieces <= TOPOLOGY_MAX_PIECES) continue;
+            tool_usage_error(
+                t,
+                "the plan has a collective of %u pieces, which are more than %d; name a --topology",
+                p->certificate[i].n_pieces, TOPOLOGY_MAX_PIECES);
+            return false;
+        }
+        *out = simulate_topology(p, 0);
+        return true;
+    }
+    struct diags d;
+    diags_init(&d, NULL);
+    bool ok = topology_read(out, t->options.topology, &d);
+    tool_print_diags(t, &d);
+    diags_free(&d);
+    return ok;
+}
+
 static int write_forms(struct tool *t, const struct simulations *s, int format) {
     void (*const forms[])(const struct simulations *, FILE *) = {simulate_text, simulate_json,
                                                                  simulate_svg, simulate_trace};
@@ -305,27 +213,15 @@ static int write_forms(struct tool *t, const struct simulations *s, int format) 
     return tool_output_close(&o, true) ? TOOL_OK : TOOL_USAGE;
 }
 
-static int simulate_plan(struct tool *t, const struct plan *p, const char *file, int format) {
+static int simulate_and_write(struct tool *t, const struct plan *p, const char *file, int format) {
     enum sim_rule rules[SIM_N_RULES];
     int against = read_against(t, rules);
-    if (against < 0) return TOOL_USAGE;
-    struct topology topology = topology_of(p, 0);
-    if (t->options.topology) {
-        struct diags d;
-        diags_init(&d, NULL);
-        bool ok = topology_read(&topology, t->options.topology, &d);
-        tool_print_diags(t, &d);
-        diags_free(&d);
-        if (!ok) return TOOL_USAGE;
-    }
-    struct simulations s = {.tool = t, .file = file, .n = p->n_steps};
+    struct topology topology;
+    if (against < 0 || !read_topology(t, p, &topology)) return TOOL_USAGE;
+    struct simulations s = {.file = file};
     if (!read_flags(t, topology.ranks, &s)) return TOOL_USAGE;
-    s.at = arena_new(&t->arena, struct simulation, s.n);
-    for (uint32_t i = 0; i < s.n; i++) {
-        s.at[i] = (struct simulation){.plan = p, .step = i, .n = (uint32_t)against + 1};
-        if (!t->options.topology) topology = topology_of(p, i);
-        run_step(&s, &s.at[i], &topology, rules, &t->arena);
-    }
+    simulate_plan(&s, p, t->options.topology ? &topology : NULL, rules, (uint32_t)against,
+                  &t->arena);
     return write_forms(t, &s, format);
 }
 
@@ -336,13 +232,13 @@ int tool_simulate(struct tool *t) {
     if (!t->options.from_list && is_plan(file)) {
         if (!only_topology(t)) return TOOL_USAGE;
         struct plan *p = tool_open_plan(t, file);
-        if (p) exit_code = simulate_plan(t, p, file, format);
+        if (p) exit_code = simulate_and_write(t, p, file, format);
         plan_close(p);
         return exit_code;
     }
     struct compilation c;
     exit_code = tool_run_pipeline(t, &c, PIPELINE_emit);
-    if (exit_code == TOOL_OK) exit_code = simulate_plan(t, c.plan, file, format);
+    if (exit_code == TOOL_OK) exit_code = simulate_and_write(t, c.plan, file, format);
     pipeline_free(&c);
     return exit_code;
 }

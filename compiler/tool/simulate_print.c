@@ -52,11 +52,16 @@ static void print_conditions(const struct simulations *s, FILE *out) {
         fprintf(out, ", %u steps from seed %llu", s->steps, (unsigned long long)j->seed);
     if (j->op > 0) fprintf(out, ", jitter %g %% per operation", 100 * j->op);
     if (j->rank > 0) fprintf(out, ", %g %% per rank", 100 * j->rank);
-    if (s->stragglers)
+    bool alike = s->stragglers == j->ranks;
+    for (uint32_t r = 1; r < j->ranks && alike; r++) alike = j->factor[r] == j->factor[0];
+    if (s->stragglers && alike)
+        fprintf(out, ", computing takes %g times as long", j->factor[0]);
+    else if (s->stragglers)
         fprintf(out, ", %u straggler%s", s->stragglers, s->stragglers == 1 ? "" : "s");
-    if (j->slow_share > 0)
-        fprintf(out, ", network at 1/%g of its rate in %g %% of the steps", j->slow_factor,
-                100 * j->slow_share);
+    if (j->slow_share > 0 && j->slow_factor > 1)
+        fprintf(out, ", a byte on the network %g times as long", j->slow_factor);
+    if (j->slow_share > 0 && j->slow_share < 1 && j->slow_factor > 1)
+        fprintf(out, " in %g %% of the steps", 100 * j->slow_share);
     if (s->steps == 1 && !s->stragglers && j->slow_factor == 1) fputs(", without jitter", out);
     fputc('\n', out);
 }

@@ -20,7 +20,6 @@ struct simulation {
 
 /* All steps, and what is the same for them. */
 struct simulations {
-    const struct tool *tool;
     const char *file; /* the plan or the model */
     struct jitter jitter;
     uint32_t steps;      /* drawn, for each step of the plan */
@@ -28,6 +27,16 @@ struct simulations {
     struct simulation *at;
     uint32_t n;
 };
+
+/* Of a step of a plan: what it says that a collective costs. */
+struct topology simulate_topology(const struct plan *p, uint32_t step);
+/* Fills in the steps, for the jitter and the number of draws that are set. topology NULL: each
+ * step's own. Memory is the arena's, the plan is borrowed. */
+void simulate_plan(struct simulations *s, const struct plan *p, const struct topology *topology,
+                   const enum sim_rule *rules, uint32_t n_rules, struct arena *a);
+/* The steps as predicted, beside DDP's buckets: what a picture of a plan shows. */
+void simulate_predicted(struct simulations *s, const struct plan *p, const char *file,
+                        struct arena *a);
 
 void simulate_text(const struct simulations *s, FILE *out);
 void simulate_json(const struct simulations *s, FILE *out);
