@@ -7,12 +7,18 @@
  * Blocks come from calloc and are never reused, which is why memory from an arena is zero without
  * being cleared.
  *
+ * A page that is touched first costs the kernel more than what a pass then does with it. So large
+ * memory begins at a huge page and asks for such, and arrays whose size can be guessed are best
+ * reserved: what is never touched costs nothing, and an array that moves as it grows leaves its huge
+ * pages.
+ *
  * Out of memory has one answer, the hook: a compiler that has no memory left can do nothing useful,
  * and checking every allocation would be code that never runs. The library itself does not decide
  * how to die; it calls the hook and, should that return, aborts rather than go on with a null
  * pointer. */
 #define _GNU_SOURCE /* madvise */
 #include "arena.h"
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +26,13 @@
 #include <unistd.h>
 
 enum { ALIGN = 16, FIRST_BLOCK = 4 << 10, LARGEST_BLOCK = 16 << 20, HUGE_FROM = 4 << 20 };
+enum { HUGE_PAGE = 2 << 20 };
 
 struct arena_block {
     struct arena_block *older;
-    size_t size; /* bytes behind the header */
+    char *at;    /* its memory, behind this header */
+    size_t size; /* in bytes */
 };
-
-/* The header is padded so that what follows it is aligned as calloc's result is. */
-enum { HEADER = (sizeof(struct arena_block) + ALIGN - 1) / ALIGN * ALIGN };
 
 static void die(size_t bytes) {
     (void)bytes;
@@ -41,23 +46,27 @@ static void *no_memory(size_t bytes) {
     abort();
 }
 
-void arena_advise_huge(void *at, size_t bytes) {
+static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+static void advise_huge(void *at, size_t bytes) {
     if (bytes < HUGE_FROM) return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at / page * page;
     madvise((void *)from, (uintptr_t)at + bytes - from, MADV_HUGEPAGE); /* advice: may fail */
 }
 
 static struct arena_block *new_block(size_t size) {
-    struct arena_block *b = size <= SIZE_MAX - HEADER ? calloc(1, HEADER + size) : NULL;
+    size_t align = size < HUGE_FROM ? ALIGN : HUGE_PAGE, room = sizeof(struct arena_block) + align;
+    struct arena_block *b = size <= SIZE_MAX - room ? calloc(1, room + size) : NULL;
     if (!b) return no_memory(size);
-    arena_advise_huge(b, size);
+    b->at = (char *)round_up((uintptr_t)(b + 1), align);
     b->size = size;
+    advise_huge(b->at, size);
     return b;
 }
 
 void *arena_alloc(struct arena *a, size_t bytes) {
     if (bytes > SIZE_MAX - LARGEST_BLOCK) return no_memory(bytes);
-    size_t take = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t take = round_up(bytes, ALIGN);
     if (take == 0) take = ALIGN; /* distinct objects have distinct addresses */
     if (take > (size_t)(a->end - a->next)) {
         size_t size = FIRST_BLOCK;
@@ -67,16 +76,16 @@ void *arena_alloc(struct arena *a, size_t bytes) {
             if (a->blocks) {
                 own->older = a->blocks->older;
                 a->blocks->older = own;
-                return (char *)own + HEADER;
+                return own->at;
             }
             a->blocks = own;
-            a->next = a->end = (char *)own + HEADER + take;
-            return (char *)own + HEADER;
+            a->next = a->end = own->at + take;
+            return own->at;
         }
         struct arena_block *b = new_block(size);
         b->older = a->blocks;
         a->blocks = b;
-        a->next = (char *)b + HEADER;
+        a->next = b->at;
         a->end = a->next + size;
     }
     void *at = a->next;
@@ -128,10 +137,12 @@ void *vec_grow_(void *at, uint32_t n, size_t more, uint32_t *cap, size_t size) {
     if (twice > UINT32_MAX) twice = UINT32_MAX;
     if (want < twice) want = twice;
     if (want < 8) want = 8;
-    if (want > SIZE_MAX / size) return no_memory(SIZE_MAX);
-    void *grown = realloc(at, want * size);
+    if (want > (SIZE_MAX - HUGE_PAGE) / size) return no_memory(SIZE_MAX);
+    bool fresh = !at && want * size >= HUGE_FROM;
+    void *grown = fresh ? aligned_alloc(HUGE_PAGE, round_up(want * size, HUGE_PAGE))
+                        : realloc(at, want * size);
     if (!grown) return no_memory(want * size);
-    arena_advise_huge(grown, want * size);
+    advise_huge(grown, want * size);
     *cap = (uint32_t)want;
     return grown;
 }

@@ -27,10 +27,6 @@ char *arena_vprintf(struct arena *a, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 void arena_free(struct arena *a); /* and makes it empty again */
 
-/* Large memory that is used at random or filled at once: asks for huge pages, which a million names
- * need less than a hundredth of the page faults for. */
-void arena_advise_huge(void *at, size_t bytes);
-
 #define arena_new(a, type, count) ((type *)arena_alloc((a), sizeof(type) * (size_t)(count)))
 
 /* VEC(int) v = {0}; vec_push(&v, 7); v.at[0]; v.n; vec_free(&v); */

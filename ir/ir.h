@@ -251,6 +251,8 @@ struct ir_module {
 
 /* An empty module. ir_parse starts with it. */
 void ir_module_init(struct ir_module *m, struct source *source);
+/* Makes room for so many nodes, inputs and outputs of nodes, and names, if the caller can tell. */
+void ir_module_reserve(struct ir_module *m, uint32_t nodes, uint32_t refs, uint32_t names);
 void ir_module_free(struct ir_module *m);
 
 /* ---- reading it ------------------------------------------------------------------------------ */

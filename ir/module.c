@@ -65,6 +65,16 @@ void ir_module_init(struct ir_module *m, struct source *source) {
     m->type_slots = new_type_slots(FIRST_TYPE_SLOTS);
 }
 
+void ir_module_reserve(struct ir_module *m, uint32_t nodes, uint32_t refs, uint32_t names) {
+    strtab_reserve(&m->strings, names);
+    vec_reserve(&m->value, names);
+    vec_reserve(&m->decl, names);
+    vec_reserve(&m->node, nodes);
+    vec_reserve(&m->node_list, nodes);
+    vec_reserve(&m->ref_value, refs);
+    vec_reserve(&m->ref_loc, refs);
+}
+
 void ir_module_free(struct ir_module *m) {
     strtab_free(&m->strings);
     vec_free(&m->opset);

@@ -17,8 +17,11 @@
 #include "onnx.h"
 
 enum {
-    MAX_ERRORS = 100,    /* beyond it the rest is noise: reading stops */
-    BYTES_PER_NAME = 64, /* of a text without weights, roughly: a guess for the table of strings */
+    MAX_ERRORS = 100, /* beyond it the rest is noise: reading stops */
+    /* Of a text without weights, roughly: guesses of how much room will be needed. */
+    BYTES_PER_NAME = 90,
+    BYTES_PER_NODE = 50,
+    BYTES_PER_REF = 20,
 };
 
 static const char model_form[] = "a model reads: <ir_version: 8, opset_import: [\"\" : 17]> "
@@ -438,7 +441,10 @@ bool ir_parse(struct ir_module *m, struct source *source, struct diags *d) {
     if (is_no_text(&p, source)) {
         p.errors++;
     } else {
-        strtab_reserve(&m->strings, (uint32_t)(source->size / BYTES_PER_NAME));
+        uint32_t size = (uint32_t)source->size;
+        ir_module_reserve(m, size / BYTES_PER_NODE, size / BYTES_PER_REF, size / BYTES_PER_NAME);
+        vec_reserve(&p.scope.meaning, size / BYTES_PER_NAME);
+        vec_reserve(&p.nodes, size / BYTES_PER_NODE);
         read_model(&p);
     }
     scope_free(&p.scope);

@@ -18,7 +18,8 @@ void scope_set_meaning(struct scope *s, str name, ir_value v) {
         uint32_t more = s->m->strings.text.n - s->meaning.n;
         memset(vec_extend(&s->meaning, more), 0, more * sizeof(ir_value));
     }
-    vec_push(&s->undo, ((struct scope_undo){name, s->meaning.at[name]}));
+    if (s->graph != s->m->main)
+        vec_push(&s->undo, ((struct scope_undo){name, s->meaning.at[name]}));
     s->meaning.at[name] = v;
 }
 
@@ -70,6 +71,8 @@ void scope_leave(struct scope *s, struct scope_outer outer) {
         if (!info->type) info->type = decl->type;
         if (info->graph == s->graph) info->is_output = true;
     }
+    if (s->graph == s->m->main && s->meaning.n)
+        memset(s->meaning.at, 0, s->meaning.n * sizeof(ir_value));
     while (s->undo.n > outer.undo) {
         struct scope_undo *u = &s->undo.at[--s->undo.n];
         s->meaning.at[u->name] = u->before;

@@ -1,7 +1,8 @@
 /* What names mean while a graph is read: shared by the readers of text and of binary models.
  *
  * `meaning` maps each interned string to the value that it means at this place; a graph that gives a
- * name a meaning notes the former one, and puts all of them back when it ends. So a look-up is one
+ * name a meaning notes the former one, and puts all of them back when it ends; before the main graph,
+ * which has most names, none means anything. So a look-up is one
  * array access, and captures of outer values need no search. */
 #ifndef DDPC_SCOPE_H
 #define DDPC_SCOPE_H

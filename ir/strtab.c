@@ -10,7 +10,6 @@
  * from the user's own model, and the worst that a crafted file reaches is a slow compilation of
  * that file. */
 #include "strtab.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -53,17 +52,10 @@ static uint32_t find_slot(const struct strtab *t, const char *s, size_t len, uin
     return i;
 }
 
-static uint64_t *new_slots(uint32_t n) {
-    uint64_t *slots = calloc(n, sizeof *slots);
-    if (!slots) arena_out_of_memory(n * sizeof *slots);
-    arena_advise_huge(slots, n * sizeof *slots);
-    return slots;
-}
-
 static void resize(struct strtab *t, uint32_t n_slots) {
     uint64_t *old = t->slots;
     uint32_t n_old = t->n_slots, mask = n_slots - 1;
-    t->slots = new_slots(n_slots);
+    t->slots = arena_new(&t->arena, uint64_t, n_slots);
     t->n_slots = n_slots;
     for (uint32_t k = 0; k < n_old; k++) {
         if (!old[k]) continue;
@@ -71,17 +63,19 @@ static void resize(struct strtab *t, uint32_t n_slots) {
         while (t->slots[i]) i = (i + 1) & mask;
         t->slots[i] = old[k];
     }
-    free(old);
 }
 
 void strtab_reserve(struct strtab *t, uint32_t n) {
     uint32_t n_slots = t->n_slots;
     while (n_slots / 3 * 2 < n && n_slots < UINT32_C(1) << 31) n_slots *= 2;
     if (n_slots > t->n_slots) resize(t, n_slots);
+    vec_reserve(&t->text, n);
+    vec_reserve(&t->length, n);
 }
 
 void strtab_init(struct strtab *t) {
-    *t = (struct strtab){.n_slots = FIRST_SLOTS, .slots = new_slots(FIRST_SLOTS)};
+    *t = (struct strtab){.n_slots = FIRST_SLOTS};
+    t->slots = arena_new(&t->arena, uint64_t, FIRST_SLOTS);
     strtab_add(t, "", 0);
 }
 
@@ -89,7 +83,6 @@ void strtab_free(struct strtab *t) {
     arena_free(&t->arena);
     vec_free(&t->text);
     vec_free(&t->length);
-    free(t->slots);
     *t = (struct strtab){0};
 }
 
