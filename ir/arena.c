@@ -25,7 +25,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 16, FIRST_BLOCK = 4 << 10, LARGEST_BLOCK = 16 << 20, HUGE_FROM = 4 << 20 };
+enum { ALIGN = 16, FIRST_BLOCK = 4 << 10, LARGEST_BLOCK = 16 << 20, HUGE_FROM = 1 << 20 };
 enum { HUGE_PAGE = 2 << 20 };
 
 struct arena_block {

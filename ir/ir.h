@@ -319,7 +319,12 @@ size_t ir_domain_length(const struct ir_module *m, uint32_t opsets, uint32_t n_o
                         const char *text, size_t len);
 /* "ai.onnx" is the empty domain. */
 str ir_domain_canonical(const struct ir_module *m, str domain);
-ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph graph, ir_loc loc);
+static inline ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph graph,
+                                    ir_loc loc) {
+    vec_push(&m->value, ((struct ir_value_info){
+                            .name = name, .def = (uint8_t)def, .graph = graph, .loc = loc}));
+    return m->value.n - 1;
+}
 
 /* ---- the passes of ir/ ----------------------------------------------------------------------- */
 

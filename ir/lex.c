@@ -40,13 +40,16 @@ const uint8_t lex_classes[256] = {
 #undef A16
 /* clang-format on */
 
-char lex_skip_comments(struct lexer *l) {
-    while (*l->at == '#') {
-        const char *line_end = memchr(l->at, '\n', (size_t)(l->end - l->at));
-        l->at = line_end ? line_end : l->end;
-        while (lex_is(*l->at, LEX_SPACE)) l->at++;
+char lex_skip_blanks(struct lexer *l) {
+    const char *at = l->at;
+    for (;;) {
+        while (lex_is(*at, LEX_SPACE)) at++;
+        if (*at != '#') break;
+        const char *line_end = memchr(at, '\n', (size_t)(l->end - at));
+        at = line_end ? line_end : l->end;
     }
-    return *l->at;
+    l->at = at;
+    return *at;
 }
 
 bool lex_take_arrow(struct lexer *l) {

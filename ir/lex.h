@@ -32,10 +32,10 @@ extern const uint8_t lex_classes[256];
 static inline bool lex_is(char c, int classes) { return lex_classes[(unsigned char)c] & classes; }
 
 /* Behind white space and comments: the next character, 0 at the end of the text. */
-char lex_skip_comments(struct lexer *l);
+char lex_skip_blanks(struct lexer *l);
 static inline char lex_peek(struct lexer *l) {
-    while (lex_is(*l->at, LEX_SPACE)) l->at++;
-    return *l->at == '#' ? lex_skip_comments(l) : *l->at;
+    if (*l->at == ' ') l->at++; /* nearly always none, or a single one */
+    return (unsigned char)*l->at > '#' ? *l->at : lex_skip_blanks(l);
 }
 
 /* Takes the character if it is next. */

@@ -98,13 +98,6 @@ void ir_module_free(struct ir_module *m) {
     *m = (struct ir_module){0};
 }
 
-ir_value ir_value_add(struct ir_module *m, str name, enum ir_def def, ir_graph graph, ir_loc loc) {
-    ir_value v = m->value.n;
-    vec_push(&m->value, ((struct ir_value_info){
-                            .name = name, .def = (uint8_t)def, .graph = graph, .loc = loc}));
-    return v;
-}
-
 str ir_domain_canonical(const struct ir_module *m, str domain) {
     return strcmp(ir_text(m, domain), "ai.onnx") == 0 ? 0 : domain;
 }

@@ -144,8 +144,7 @@ bool parse_enter(struct parser *p) {
 /* ---- what every construct is made of --------------------------------------------------------- */
 
 /* What is missing at the end of a line is missed there, not where the next line begins. */
-bool parse_take(struct parser *p, char c, const char *what) {
-    if (lex_take(&p->lex, c)) return true;
+bool parse_missing(struct parser *p, const char *what) {
     const char *before = p->lex.at;
     while (before > p->lex.base && lex_is(before[-1], LEX_SPACE)) before--;
     bool line_ends = memchr(before, '\n', (size_t)(p->lex.at - before)) != NULL;
@@ -184,11 +183,6 @@ bool parse_pending_name(struct parser *p, int classes, struct parse_name *out, b
     out->hash = strtab_hash(out->text.s, out->text.len);
     strtab_prefetch(&p->m->strings, out->hash);
     return true;
-}
-
-str parse_intern(struct parser *p, const struct parse_name *name) {
-    if (name->interned || name->text.len == 0) return name->interned;
-    return strtab_add_hashed(&p->m->strings, name->text.s, name->text.len, name->hash);
 }
 
 bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok) {

@@ -59,7 +59,7 @@ struct parser {
 
     struct parse_item items[PARSE_ITEMS]; /* of the graph's head, not yet in the module */
     uint32_t n_items;
-    struct parse_seen_type seen_types[PARSE_SEEN_TYPES];
+    struct parse_seen_type seen_types[PARSE_SEEN_TYPES], last_type;
     struct parse_node held; /* the graph's last node */
 
     /* Stacks for lists whose elements may hold graphs and so further lists of the same kind. */
@@ -82,7 +82,10 @@ bool parse_expected(struct parser *p, const char *what);
 struct diag *parse_error(struct parser *p, enum diag_code code, ir_loc loc, size_t length,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Takes `c`, or reports that `what` was expected. */
-bool parse_take(struct parser *p, char c, const char *what);
+bool parse_missing(struct parser *p, const char *what);
+static inline bool parse_take(struct parser *p, char c, const char *what) {
+    return lex_take(&p->lex, c) || parse_missing(p, what);
+}
 /* A quoted string. */
 bool parse_string(struct parser *p, const char *what, str *out);
 /* A name, quoted or not. Unquoted it may hold `classes` of characters. */
@@ -91,7 +94,10 @@ bool parse_name(struct parser *p, int classes, const char *what, str *out);
  * time is waiting for the table of strings; a name that is not needed at once need not wait
  * (strtab.h). */
 bool parse_pending_name(struct parser *p, int classes, struct parse_name *out, bool *ok);
-str parse_intern(struct parser *p, const struct parse_name *name);
+static inline str parse_intern(struct parser *p, const struct parse_name *name) {
+    if (name->interned || name->text.len == 0) return name->interned;
+    return strtab_add_hashed(&p->m->strings, name->text.s, name->text.len, name->hash);
+}
 /* Takes a name if one is next. */
 bool parse_maybe_name(struct parser *p, int classes, str *out, bool *ok);
 /* One more level of nesting; false, reported, if there are too many. */

@@ -70,17 +70,16 @@ static void add_items(struct parser *p) {
 
 /* An initializer or a value's type. */
 static bool read_item(struct parser *p) {
-    struct parse_item item;
-    if (!read_declaration(p, &item)) return false;
-    if (lex_take(&p->lex, '=') && !parse_data(p, item.type, &item.data)) return false;
-    if (item.name.text.len == 0) {
-        struct diag *g = diag_at(p->d, DIAG_UNNAMED_INITIALIZER, item.loc, 1,
+    struct parse_item *item = &p->items[p->n_items];
+    if (!read_declaration(p, item)) return false;
+    if (lex_take(&p->lex, '=') && !parse_data(p, item->type, &item->data)) return false;
+    if (item->name.text.len == 0) {
+        struct diag *g = diag_at(p->d, DIAG_UNNAMED_INITIALIZER, item->loc, 1,
                                  "an initializer without a name is ignored");
         diag_set_help(p->d, g, "nothing can read it; give it a name or leave it out");
         return true;
     }
-    p->items[p->n_items++] = item;
-    if (p->n_items == PARSE_ITEMS) add_items(p);
+    if (++p->n_items == PARSE_ITEMS) add_items(p);
     return true;
 }
 
@@ -229,9 +228,11 @@ static bool read_node(struct parser *p) {
         if (!ok || !parse_take(p, ']', "']' behind the node's name")) return false;
     }
     if (!read_refs(p, '=', "a node: outputs and '='")) return false;
-    struct lexer arrow = *l;
-    if (lex_take_arrow(&arrow) || !lex_take(l, '='))
+    const char *equals = l->at;
+    if (!lex_take(l, '=') || lex_peek(l) == '>') {
+        l->at = equals;
         return parse_expected(p, "'=' behind the node's outputs");
+    }
     node.n_outputs = p->refs.n - node.refs;
     if (!read_plain_operator(p, n) || !read_attributes(p, n) ||
         !parse_take(p, '(', "'(' before the node's inputs") ||
@@ -278,7 +279,7 @@ static void skip_node(struct parser *p, const char *node) {
             if (!lex_skip_string(l)) l->at = l->end;
             l->at--;
         } else if (c == '#') {
-            lex_skip_comments(l);
+            lex_skip_blanks(l);
             l->at--;
         } else if (c == '{') {
             depth++;

@@ -132,29 +132,22 @@ static bool read_constructed(struct parser *p, struct span word, ir_type *out) {
     return parse_take(p, ')', "')' behind the type");
 }
 
-/* A model repeats its types: most are found by their text. The same bytes are always the same type,
- * as long as the type ends where the text does; what holds comments or odd quotes does not. */
-static struct parse_seen_type *seen_type(struct parser *p, const char *from, struct span *text) {
+/* A model repeats its types: most are found by their text, many are the last one. The same bytes are
+ * always the same type, as long as the type ends where the text does; what holds comments or odd
+ * quotes does not. */
+static bool is_seen(const struct parser *p, const struct parse_seen_type *seen) {
+    return seen->text.len && (size_t)(p->lex.end - p->lex.at) >= seen->text.len &&
+           memcmp(seen->text.s, p->lex.at, seen->text.len) == 0;
+}
+
+static struct parse_seen_type *seen_type(struct parser *p, struct span *text) {
     enum { LONGEST = 64 };
+    const char *from = p->lex.at;
     size_t left = (size_t)(p->lex.end - from);
     const char *close = memchr(from, ']', left < LONGEST ? left : LONGEST);
     if (!close) return NULL;
     *text = (struct span){from, (size_t)(close + 1 - from)};
     return &p->seen_types[strtab_hash(text->s, text->len) % PARSE_SEEN_TYPES];
-}
-
-static bool read_tensor_type(struct parser *p, const char *from, enum ir_dtype dtype,
-                             ir_type *out) {
-    struct span text;
-    struct parse_seen_type *seen = *p->lex.at == '[' ? seen_type(p, from, &text) : NULL;
-    if (seen && seen->text.len == text.len && memcmp(seen->text.s, text.s, text.len) == 0) {
-        p->lex.at = from + text.len;
-        *out = seen->type;
-        return true;
-    }
-    if (!read_tensor(p, IR_TYPE_TENSOR, dtype, out)) return false;
-    if (seen && p->lex.at == from + text.len) *seen = (struct parse_seen_type){text, *out};
-    return true;
 }
 
 /* Where a type must stand. */
@@ -164,9 +157,8 @@ static bool read_type(struct parser *p, ir_type *out) {
     struct span word = lex_while(&p->lex, LEX_IDENT);
     enum ir_dtype dtype;
     if (element_type(word, &dtype)) {
-        if (dtype != IR_UNDEFINED) return read_tensor_type(p, from, dtype, out);
         *out = 0;
-        return true;
+        return dtype == IR_UNDEFINED || read_tensor(p, IR_TYPE_TENSOR, dtype, out);
     }
     if (is_constructor(word) && lex_take(&p->lex, '(')) {
         if (!parse_enter(p)) return false;
@@ -183,6 +175,15 @@ bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type
     *found = false;
     *out = 0;
     if (!lex_is(lex_peek(&p->lex), LEX_ALPHA)) return true;
+    struct span text = {0};
+    struct parse_seen_type *seen = is_seen(p, &p->last_type) ? &p->last_type : seen_type(p, &text);
+    if (seen && is_seen(p, seen)) {
+        *found = true;
+        *out = seen->type;
+        p->lex.at += seen->text.len;
+        p->last_type = *seen;
+        return true;
+    }
     struct lexer l = p->lex;
     struct span word = name_possible ? lex_while(&l, LEX_NAME) : lex_while_not_elided(&l, LEX_NAME);
     enum ir_dtype dtype;
@@ -197,5 +198,7 @@ bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type
     p->form = type_form;
     bool ok = read_type(p, out);
     p->form = form;
+    if (ok && seen && p->lex.at == text.s + text.len)
+        *seen = (struct parse_seen_type){text, *out};
     return ok;
 }

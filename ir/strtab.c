@@ -6,7 +6,7 @@
  * give the slot, so that the table can double without looking at strings. Handles are given in
  * order of first appearance, which is what makes everything that follows their order deterministic.
  *
- * The hash takes eight bytes at a time, by multiplying and rotating. It is not seeded: names come
+ * The hash (strtab.h) takes eight bytes at a time, by multiplying and rotating. It is not seeded: names come
  * from the user's own model, and the worst that a crafted file reaches is a slow compilation of
  * that file. */
 #include "strtab.h"
@@ -18,27 +18,6 @@ enum {
     LARGEST_TEXT = 16 << 20,
 };
 
-uint32_t strtab_hash(const char *s, size_t len) {
-    const uint64_t k = 0x9e3779b97f4a7c15;
-    uint64_t h = len * k, word;
-    for (; len >= 8; s += 8, len -= 8) {
-        memcpy(&word, s, 8);
-        h = ((h << 29 | h >> 35) ^ word) * k;
-    }
-    if (len >= 4) {
-        uint32_t first, last; /* they overlap unless len is 8 */
-        memcpy(&first, s, 4);
-        memcpy(&last, s + len - 4, 4);
-        word = (uint64_t)first << 32 | last;
-    } else {
-        word = 0;
-        for (size_t i = 0; i < len; i++) word = word << 8 | (unsigned char)s[i];
-    }
-    h = ((h << 29 | h >> 35) ^ word) * k;
-    h ^= h >> 32;
-    return (uint32_t)((h * k) >> 32);
-}
-
 static uint64_t slot_of(uint32_t hash, str s) { return (uint64_t)hash << 32 | (s + 1); }
 
 /* The slot that holds the string, or the free one where it belongs. */
@@ -47,7 +26,7 @@ static uint32_t find_slot(const struct strtab *t, const char *s, size_t len, uin
     for (; t->slots[i]; i = (i + 1) & mask) {
         if (t->slots[i] >> 32 != hash) continue;
         str found = (uint32_t)t->slots[i] - 1;
-        if (t->length.at[found] == len && memcmp(t->text.at[found], s, len) == 0) break;
+        if (strtab_is(t, found, s, len)) break;
     }
     return i;
 }
@@ -102,15 +81,7 @@ static const char *copy_string(struct strtab *t, const char *s, size_t len) {
     return copy;
 }
 
-void strtab_prefetch(const struct strtab *t, uint32_t hash) {
-    __builtin_prefetch(&t->slots[hash & (t->n_slots - 1)], 1);
-}
-
-str strtab_add(struct strtab *t, const char *s, size_t len) {
-    return strtab_add_hashed(t, s, len, strtab_hash(s, len));
-}
-
-str strtab_add_hashed(struct strtab *t, const char *s, size_t len, uint32_t hash) {
+str strtab_add_slowly(struct strtab *t, const char *s, size_t len, uint32_t hash) {
     uint32_t i = find_slot(t, s, len, hash);
     if (t->slots[i]) return (uint32_t)t->slots[i] - 1;
     str added = t->text.n;
@@ -119,6 +90,10 @@ str strtab_add_hashed(struct strtab *t, const char *s, size_t len, uint32_t hash
     vec_push(&t->length, (uint32_t)len);
     if (t->text.n > t->n_slots / 3 * 2) resize(t, t->n_slots * 2);
     return added;
+}
+
+str strtab_add(struct strtab *t, const char *s, size_t len) {
+    return strtab_add_hashed(t, s, len, strtab_hash(s, len));
 }
 
 str strtab_addz(struct strtab *t, const char *s) { return strtab_add(t, s, strlen(s)); }
