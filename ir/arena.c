@@ -48,19 +48,20 @@ static void *no_memory(size_t bytes) {
 
 static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
+/* The memory is large, and page-aligned or malloc's. */
 static void advise_huge(void *at, size_t bytes) {
-    if (bytes < HUGE_FROM) return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at / page * page;
     madvise((void *)from, (uintptr_t)at + bytes - from, MADV_HUGEPAGE); /* advice: may fail */
 }
 
 static struct arena_block *new_block(size_t size) {
-    size_t align = size < HUGE_FROM ? ALIGN : HUGE_PAGE, room = sizeof(struct arena_block) + align;
-    struct arena_block *b = size <= SIZE_MAX - room ? calloc(1, room + size) : NULL;
+    size_t align = size < HUGE_FROM ? ALIGN : HUGE_PAGE;
+    if (size > SIZE_MAX / 2) return no_memory(size);
+    struct arena_block *b = calloc(1, sizeof *b + align + round_up(size, align));
     if (!b) return no_memory(size);
     b->at = (char *)round_up((uintptr_t)(b + 1), align);
     b->size = size;
-    advise_huge(b->at, size);
+    if (align == HUGE_PAGE) advise_huge(b->at, round_up(size, align));
     return b;
 }
 
@@ -138,11 +139,11 @@ void *vec_grow_(void *at, uint32_t n, size_t more, uint32_t *cap, size_t size) {
     if (want < twice) want = twice;
     if (want < 8) want = 8;
     if (want > (SIZE_MAX - HUGE_PAGE) / size) return no_memory(SIZE_MAX);
-    bool fresh = !at && want * size >= HUGE_FROM;
-    void *grown = fresh ? aligned_alloc(HUGE_PAGE, round_up(want * size, HUGE_PAGE))
-                        : realloc(at, want * size);
-    if (!grown) return no_memory(want * size);
-    advise_huge(grown, want * size);
+    size_t bytes = want * size < HUGE_FROM ? want * size : round_up(want * size, HUGE_PAGE);
+    bool large = bytes >= HUGE_PAGE;
+    void *grown = large && !at ? aligned_alloc(HUGE_PAGE, bytes) : realloc(at, bytes);
+    if (!grown) return no_memory(bytes);
+    if (large) advise_huge(grown, bytes);
     *cap = (uint32_t)want;
     return grown;
 }
