@@ -29,13 +29,6 @@ bool onnx_broken(struct onnx *o, const struct onnx_cursor *c, ir_loc loc) {
     return true;
 }
 
-bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f) {
-    if (o->stopped) return false;
-    if (onnx_next(o->source, c, f)) return true;
-    onnx_broken(o, c, f->loc);
-    return false;
-}
-
 struct diag *onnx_error(struct onnx *o, ir_loc loc, const char *format, ...) {
     if (o->stopped) return NULL;
     va_list args;
@@ -71,11 +64,15 @@ str onnx_string(struct onnx *o, const struct onnx_field *f) {
 }
 
 str onnx_name(struct onnx *o, const struct onnx_field *f) {
+    return onnx_name_hashed(o, f, strtab_hash(f->bytes.s, f->bytes.len));
+}
+
+str onnx_name_hashed(struct onnx *o, const struct onnx_field *f, uint32_t hash) {
     if (f->bytes.len && memchr(f->bytes.s, 0, f->bytes.len)) {
         onnx_error(o, f->loc, "a name holds a NUL");
         return strtab_addz(&o->m->strings, "?");
     }
-    return onnx_string(o, f);
+    return strtab_add_hashed(&o->m->strings, f->bytes.s, f->bytes.len, hash);
 }
 
 bool onnx_entry(struct onnx *o, struct span bytes, struct span *key, struct span *value) {

@@ -7,7 +7,6 @@
 
 #include "lex.h"
 #include "scope.h"
-#include <pb_decode.h>
 
 enum onnx_message {
     ONNX_NONE,
@@ -43,8 +42,7 @@ enum onnx_number {
 /* ---- onnx_wire.c ----------------------------------------------------------------------------- */
 
 struct onnx_cursor {
-    pb_istream_t in;
-    const char *end; /* of the message */
+    const char *at, *end; /* the rest of the message */
     enum onnx_message message;
     const char *broken; /* in words, once the bytes are no message; `field.loc` says where */
 };
@@ -57,20 +55,26 @@ struct onnx_field {
     struct span bytes; /* else: a string, a message, packed numbers */
 };
 
-struct onnx_cursor onnx_cursor(enum onnx_message message, struct span bytes);
+static inline struct onnx_cursor onnx_cursor(enum onnx_message message, struct span bytes) {
+    return (struct onnx_cursor){.at = bytes.s, .end = bytes.s + bytes.len, .message = message};
+}
 /* The next field; false at the message's end, and where it is broken. */
 bool onnx_next(const struct source *s, struct onnx_cursor *c, struct onnx_field *f);
 /* The next of packed numbers; the cursor is one over the field's bytes. */
 bool onnx_next_number(struct onnx_cursor *c, uint32_t number, uint64_t *out);
+/* The next n <= 8 bytes as a number, the first one lowest. */
+bool onnx_next_bytes(struct onnx_cursor *c, uint32_t n, uint64_t *out);
 /* True if the bytes are a ModelProto. */
 bool onnx_is_model(const struct source *s);
 
 /* ---- onnx.c ---------------------------------------------------------------------------------- */
 
-/* A name of a node's lists. */
+/* A name of a node's lists; read first and interned when the node's other names have been read
+ * (strtab.h). */
 struct onnx_ref {
+    struct onnx_field field;
+    uint32_t hash;
     str name;
-    ir_loc loc;
     ir_value value; /* of an input */
     bool output;
 };
@@ -83,6 +87,9 @@ struct onnx {
     uint32_t errors;
     uint32_t depth; /* graphs and types around this place */
     bool stopped;   /* by an error behind which nothing can be read */
+
+    struct span last_type; /* a TypeProto, and what it is: the next one is often the same */
+    ir_type last;
 
     VEC(str) buffers;   /* what an exporter calls buffers, in values' metadata */
     VEC(str) trained;   /* what a training algorithm updates */
@@ -100,15 +107,21 @@ struct onnx {
 
 /* Reads the model; false if there was an error, which is reported. */
 bool onnx_read(struct ir_module *m, struct source *source, struct diags *d);
-/* The next field of a message; reports what is broken. */
-bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f);
 /* True, and reported, if the cursor has met bytes that are no field or number. */
 bool onnx_broken(struct onnx *o, const struct onnx_cursor *c, ir_loc loc);
+/* The next field of a message; reports what is broken. */
+static inline bool onnx_field(struct onnx *o, struct onnx_cursor *c, struct onnx_field *f) {
+    if (o->stopped) return false;
+    if (onnx_next(o->source, c, f)) return true;
+    if (c->broken) onnx_broken(o, c, f->loc);
+    return false;
+}
 /* What the format allows to write and ONNX does not. NULL if nothing more is to be said. */
 struct diag *onnx_error(struct onnx *o, ir_loc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A string that is a name: it holds no NUL. */
 str onnx_name(struct onnx *o, const struct onnx_field *f);
+str onnx_name_hashed(struct onnx *o, const struct onnx_field *f, uint32_t hash);
 str onnx_string(struct onnx *o, const struct onnx_field *f);
 /* A key and a value; false if it is broken. */
 bool onnx_entry(struct onnx *o, struct span bytes, struct span *key, struct span *value);

@@ -47,13 +47,9 @@ void onnx_elements_begin(struct onnx_elements *e, const struct source *s, enum i
 static bool next_stored(struct onnx_elements *e, uint64_t *out) {
     for (;;) {
         struct onnx_cursor *c = &e->chunk;
-        if (e->field == TENSOR_raw_data && c->in.bytes_left) {
-            uint8_t bytes[8] = {0};
-            uint32_t n = element_bits(e->dtype) < 8 ? 1 : element_bits(e->dtype) / 8;
-            if (n == 0 || n > sizeof bytes || !pb_read(&c->in, bytes, n)) return false;
-            *out = 0;
-            for (uint32_t i = n; i-- > 0;) *out = *out << 8 | bytes[i];
-            return true;
+        if (e->field == TENSOR_raw_data && c->at < c->end) {
+            uint32_t bits = element_bits(e->dtype);
+            return onnx_next_bytes(c, bits < 8 ? 1 : bits / 8, out);
         }
         if (e->field && e->field != TENSOR_raw_data && onnx_next_number(c, e->field, out))
             return true;

@@ -90,9 +90,17 @@ static void read_sparse_initializer(struct onnx *o, const struct onnx_field *f) 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void read_ref(struct onnx *o, const struct onnx_field *f, bool output) {
-    struct onnx_ref ref = {.name = onnx_name(o, f), .loc = f->loc, .output = output};
-    if (!output) ref.value = scope_use(&o->scope, ref.name, ref.loc);
-    vec_push(&o->refs, ref);
+    uint32_t hash = strtab_hash(f->bytes.s, f->bytes.len);
+    strtab_prefetch(&o->m->strings, hash);
+    vec_push(&o->refs, ((struct onnx_ref){.field = *f, .hash = hash, .output = output}));
+}
+
+static void resolve_refs(struct onnx *o, uint32_t mark) {
+    for (uint32_t i = mark; i < o->refs.n; i++) {
+        struct onnx_ref *ref = &o->refs.at[i];
+        ref->name = onnx_name_hashed(o, &ref->field, ref->hash);
+        if (!ref->output) ref->value = scope_use(&o->scope, ref->name, ref->field.loc);
+    }
 }
 
 static void keep_refs(struct onnx *o, ir_node n, uint32_t mark) {
@@ -109,9 +117,10 @@ static void keep_refs(struct onnx *o, ir_node n, uint32_t mark) {
     for (uint32_t i = mark; i < o->refs.n; i++) {
         struct onnx_ref *ref = &o->refs.at[i];
         uint32_t to = at[!ref->output]++;
-        locs[to] = ref->loc;
-        values[to] =
-            ref->output ? scope_define_output(&o->scope, n, to, ref->name, ref->loc) : ref->value;
+        locs[to] = ref->field.loc;
+        values[to] = ref->value;
+        if (ref->output)
+            values[to] = scope_define_output(&o->scope, n, to, ref->name, ref->field.loc);
     }
     o->refs.n = mark;
 }
@@ -134,6 +143,7 @@ static void read_node(struct onnx *o, const struct onnx_field *of) {
         case NODE_doc_string:
         case NODE_metadata_props: onnx_note_node(o, &f, &source); break;
         }
+    resolve_refs(o, refs);
     if (!node.op) onnx_error(o, of->loc, "a node has no operator");
     c = onnx_cursor(ONNX_NODE, of->bytes);
     for (struct onnx_field f; n_attrs && onnx_field(o, &c, &f);)
@@ -163,14 +173,18 @@ void onnx_graph(struct onnx *o, ir_graph g, struct span bytes) {
     struct scope_outer outer = scope_enter(&o->scope, g);
     uint32_t nodes = o->nodes.n;
     bool has[ONNX_N_NUMBERS] = {0};
-    uint32_t n_fields = 0;
+    uint32_t n_fields = 0, n_nodes = 0;
     struct onnx_cursor c = onnx_cursor(ONNX_GRAPH, bytes);
     for (struct onnx_field f; onnx_field(o, &c, &f);) {
         n_fields++;
+        n_nodes += f.number == GRAPH_node;
         if (f.number < ONNX_N_NUMBERS) has[f.number] = true;
         if (f.number == GRAPH_name) m->graph.at[g].name = onnx_name(o, &f);
     }
-    if (g == m->main) strtab_reserve(&m->strings, n_fields); /* names, roughly */
+    if (g == m->main) { /* a node has a name of its own, and roughly so many inputs and outputs */
+        ir_module_reserve(m, n_nodes, 3 * n_nodes, n_fields);
+        vec_reserve(&o->scope.meaning, n_fields);
+    }
     uint32_t inputs = m->decl.n;
     if (has[GRAPH_input]) each(o, ONNX_GRAPH, bytes, GRAPH_input, read_input);
     uint32_t outputs = m->decl.n;

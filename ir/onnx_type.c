@@ -5,6 +5,7 @@
  * dimensions is a scalar's. A dimension without a value, with a negative one or with an empty name is
  * not known. */
 #include "onnx.h"
+#include <string.h>
 
 enum ir_dtype onnx_dtype(struct onnx *o, const struct onnx_field *f) {
     if (f->value < IR_N_DTYPES) {
@@ -75,6 +76,10 @@ static ir_type read_opaque(struct onnx *o, struct span bytes) {
 
 ir_type onnx_type(struct onnx *o, struct span bytes, ir_loc loc) {
     ir_type type = 0;
+    uint32_t errors = o->errors;
+    if (bytes.len && o->last_type.len == bytes.len &&
+        memcmp(o->last_type.s, bytes.s, bytes.len) == 0)
+        return o->last;
     if (!onnx_enter(o, loc)) return 0;
     struct onnx_cursor c = onnx_cursor(ONNX_TYPE, bytes);
     for (struct onnx_field f; onnx_field(o, &c, &f);) switch (f.number) {
@@ -86,5 +91,9 @@ ir_type onnx_type(struct onnx *o, struct span bytes, ir_loc loc) {
         case TYPE_opaque_type: type = read_opaque(o, f.bytes); break;
         }
     o->depth--;
+    if (o->errors == errors) {
+        o->last_type = bytes;
+        o->last = type;
+    }
     return type;
 }

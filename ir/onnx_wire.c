@@ -1,4 +1,4 @@
-/* Protobuf's wire format, by nanopb's streams, and the way from a byte back to the field it is in.
+/* Protobuf's wire format, and the way from a byte back to the field it is in.
  *
  * A message is a list of fields: a tag (number and wire type), then a number, or a length and as many
  * bytes. A cursor gives the fields one by one, without copying: what is not asked for is skipped by
@@ -11,10 +11,12 @@
  * when somebody asks. The fields of the main graph, of which there can be a million, are then indexed
  * once; what is inside one of them is walked. */
 #include "onnx.h"
+#include <pb_decode.h>
 #include <string.h>
 
 enum kind { NO_FIELD, VARINT, VARINTS, FIXED32, FIXED32S, FIXED64S, BYTES, MESSAGE };
 enum { ONE, MANY };
+enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
 static const struct entry {
     const char *name;
@@ -32,77 +34,76 @@ static const struct entry *entry_of(enum onnx_message message, uint32_t number) 
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-struct onnx_cursor onnx_cursor(enum onnx_message message, struct span bytes) {
-    return (struct onnx_cursor){
-        .in = pb_istream_from_buffer((const pb_byte_t *)bytes.s, bytes.len),
-        .end = bytes.s + bytes.len,
-        .message = message,
-    };
-}
-
-static bool fits(enum kind kind, pb_wire_type_t wire) {
-    switch (kind) {
-    case NO_FIELD: return true;
-    case VARINT: return wire == PB_WT_VARINT;
-    case VARINTS: return wire == PB_WT_VARINT || wire == PB_WT_STRING;
-    case FIXED32: return wire == PB_WT_32BIT;
-    case FIXED32S: return wire == PB_WT_32BIT || wire == PB_WT_STRING;
-    case FIXED64S: return wire == PB_WT_64BIT || wire == PB_WT_STRING;
-    case BYTES:
-    case MESSAGE: return wire == PB_WT_STRING;
-    }
-    return false;
-}
+/* The wire types that a kind may have, one bit each. */
+static const uint8_t wires[] = {
+    [NO_FIELD] = 0xff,
+    [VARINT] = 1 << WIRE_VARINT,
+    [VARINTS] = 1 << WIRE_VARINT | 1 << WIRE_BYTES,
+    [FIXED32] = 1 << WIRE_FIXED32,
+    [FIXED32S] = 1 << WIRE_FIXED32 | 1 << WIRE_BYTES,
+    [FIXED64S] = 1 << WIRE_FIXED64 | 1 << WIRE_BYTES,
+    [BYTES] = 1 << WIRE_BYTES,
+    [MESSAGE] = 1 << WIRE_BYTES,
+};
 
 static bool broken(struct onnx_cursor *c, const char *why) {
     c->broken = why;
     return false;
 }
 
+static size_t bytes_left(const struct onnx_cursor *c) { return (size_t)(c->end - c->at); }
+
+/* Most tags and lengths have one byte; the others are nanopb's. */
+static bool next_varint(struct onnx_cursor *c, uint64_t *out) {
+    if (c->at < c->end && (unsigned char)*c->at < 0x80) {
+        *out = (unsigned char)*c->at++;
+        return true;
+    }
+    pb_istream_t in = pb_istream_from_buffer((const pb_byte_t *)c->at, bytes_left(c));
+    bool ok = pb_decode_varint(&in, out);
+    c->at = c->end - in.bytes_left;
+    return ok;
+}
+
+bool onnx_next_bytes(struct onnx_cursor *c, uint32_t n, uint64_t *out) {
+    if (bytes_left(c) < n) return broken(c, "a number is cut off");
+    *out = 0;
+    for (uint32_t i = n; i-- > 0;) *out = *out << 8 | (unsigned char)c->at[i];
+    c->at += n;
+    return true;
+}
+
 bool onnx_next(const struct source *s, struct onnx_cursor *c, struct onnx_field *f) {
-    if (c->in.bytes_left == 0 || c->broken) return false;
-    *f = (struct onnx_field){.loc = (ir_loc)(c->end - c->in.bytes_left - s->bytes)};
-    pb_wire_type_t wire;
-    bool end;
-    if (!pb_decode_tag(&c->in, &wire, &f->number, &end)) return broken(c, "no field begins there");
+    if (c->at == c->end || c->broken) return false;
+    *f = (struct onnx_field){.loc = (ir_loc)(c->at - s->bytes)};
+    uint64_t tag, length;
+    if (!next_varint(c, &tag) || tag > UINT32_MAX) return broken(c, "no field begins there");
+    f->number = (uint32_t)tag >> 3;
     if (f->number == 0) return broken(c, "a field has number 0");
-    const struct entry *entry = entry_of(c->message, f->number);
-    if (!fits(entry->kind, wire)) return broken(c, "a field is of another kind than ONNX's");
-    uint32_t word;
-    pb_istream_t inside;
+    enum wire wire = tag & 7;
+    if (!(wires[entry_of(c->message, f->number)->kind] >> wire & 1))
+        return broken(c, "a field is of another kind than ONNX's");
     switch (wire) {
-    case PB_WT_VARINT:
-        if (!pb_decode_varint(&c->in, &f->value)) return broken(c, "a number has no end");
-        return true;
-    case PB_WT_32BIT:
-        if (!pb_decode_fixed32(&c->in, &word)) return broken(c, "a number is cut off");
-        f->value = word;
-        return true;
-    case PB_WT_64BIT:
-        if (!pb_decode_fixed64(&c->in, &f->value)) return broken(c, "a number is cut off");
-        return true;
-    case PB_WT_STRING:
-        if (!pb_make_string_substream(&c->in, &inside))
+    case WIRE_VARINT: return next_varint(c, &f->value) || broken(c, "a number has no end");
+    case WIRE_FIXED32: return onnx_next_bytes(c, 4, &f->value);
+    case WIRE_FIXED64: return onnx_next_bytes(c, 8, &f->value);
+    case WIRE_BYTES:
+        if (!next_varint(c, &length) || length > bytes_left(c))
             return broken(c, "a field is longer than what it is in");
         f->is_span = true;
-        f->bytes.len = inside.bytes_left;
-        f->bytes.s = c->end - c->in.bytes_left - inside.bytes_left;
-        if (!pb_close_string_substream(&c->in, &inside)) return broken(c, "a field is cut off");
+        f->bytes = (struct span){c->at, (size_t)length};
+        c->at += length;
         return true;
-    default: return broken(c, "a field has a wire type that ONNX never uses");
     }
+    return broken(c, "a field has a wire type that ONNX never uses");
 }
 
 bool onnx_next_number(struct onnx_cursor *c, uint32_t number, uint64_t *out) {
-    if (c->in.bytes_left == 0 || c->broken) return false;
-    uint32_t word;
+    if (c->at == c->end || c->broken) return false;
     switch ((enum kind)entry_of(c->message, number)->kind) {
-    case FIXED32S:
-        if (!pb_decode_fixed32(&c->in, &word)) return broken(c, "a number is cut off");
-        *out = word;
-        return true;
-    case FIXED64S: return pb_decode_fixed64(&c->in, out) || broken(c, "a number is cut off");
-    default: return pb_decode_varint(&c->in, out) || broken(c, "a number has no end");
+    case FIXED32S: return onnx_next_bytes(c, 4, out);
+    case FIXED64S: return onnx_next_bytes(c, 8, out);
+    default: return next_varint(c, out) || broken(c, "a number has no end");
     }
 }
 
@@ -111,7 +112,7 @@ bool onnx_next_number(struct onnx_cursor *c, uint32_t number, uint64_t *out) {
  * among them; a newer ONNX may have fields that are not known here. */
 bool onnx_is_model(const struct source *s) {
     if (s->size == 0) return false;
-    if (s->bytes[0] == (MODEL_ir_version << 3 | PB_WT_VARINT)) return true;
+    if (s->bytes[0] == (MODEL_ir_version << 3 | WIRE_VARINT)) return true;
     struct onnx_cursor c = onnx_cursor(ONNX_MODEL, (struct span){s->bytes, s->size});
     bool graph = false;
     for (struct onnx_field f; onnx_next(s, &c, &f);) graph |= f.number == MODEL_graph;
@@ -129,7 +130,7 @@ static uint32_t index_in(const struct source *s, enum onnx_message message, stru
 }
 
 static bool ends_behind(const struct source *s, const struct onnx_cursor *c, ir_loc at) {
-    return (ir_loc)(c->end - c->in.bytes_left - s->bytes) > at;
+    return (ir_loc)(c->at - s->bytes) > at;
 }
 
 /* The offsets and the indices of the main graph's fields, in s->lines and s->indices. */

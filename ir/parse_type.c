@@ -198,7 +198,6 @@ bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type
     p->form = type_form;
     bool ok = read_type(p, out);
     p->form = form;
-    if (ok && seen && p->lex.at == text.s + text.len)
-        *seen = (struct parse_seen_type){text, *out};
+    if (ok && seen && p->lex.at == text.s + text.len) *seen = (struct parse_seen_type){text, *out};
     return ok;
 }
