@@ -347,6 +347,12 @@ static bool read_function(struct parser *p) {
 
 /* ---- the whole text -------------------------------------------------------------------------- */
 
+/* A header that says its version of the format. */
+static bool starts_model(const struct parser *p) {
+    struct lexer l = p->lex;
+    return lex_take(&l, '<') && lex_peek(&l) && span_is(lex_while(&l, LEX_IDENT), "ir_version");
+}
+
 /* A header, or a name with what can follow a function's. */
 static bool starts_function(const struct parser *p) {
     struct lexer l = p->lex;
@@ -377,15 +383,20 @@ static void read_model(struct parser *p) {
     if (!ok || !parse_graph(p, name, loc, 0, &m->main)) return;
     ir_loc end = (ir_loc)(p->lex.at - p->lex.base) - 1;
     while (lex_peek(&p->lex) != 0) {
-        if (!starts_function(p)) {
+        bool model = starts_model(p);
+        if (model || !starts_function(p)) {
             char found[128];
             size_t length = describe_token(p, found);
-            struct diag *g = parse_error(p, DIAG_TRAILING, parse_here(p), length,
-                                         "%s stands behind the model", found);
+            struct diag *g =
+                parse_error(p, DIAG_TRAILING, parse_here(p), length, "%s stands behind the model",
+                            model ? "another one" : found);
             if (!g) return;
             if (m->function.n == 1) diag_add_note(p->d, g, end, "the main graph ends here");
-            diag_set_help(p->d, g, "behind the main graph only functions may follow; %s",
-                          function_form);
+            if (model)
+                diag_set_help(p->d, g, "a file holds one model; put this one into another");
+            else
+                diag_set_help(p->d, g, "behind the main graph only functions may follow; %s",
+                              function_form);
             return;
         }
         if (read_function(p)) continue;

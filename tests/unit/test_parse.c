@@ -67,7 +67,7 @@ Test(parse, types) {
         "float",         "float[]",           "float[2,N,?]",        "bool[0]",
         "seq(float)",    "map(int64, float)", "optional(seq(int8))", "sparse_tensor(float[3,4])",
         "opaque(a.b,n)", "bfloat16[1]",       "float[\"a b\",1]",    "sparse_tensor(double[])",
-        "opaque(n)",     "opaque()",
+        "opaque(n)",     "opaque()",          "opaque(d.e,)",
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char text[100];
