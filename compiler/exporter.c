@@ -8,6 +8,10 @@
  * there, and the copy is as large as one of it. Optimizers that fold after the export (onnxruntime's,
  * onnxsim) leave the names of the nodes that they computed.
  *
+ * The newer exporter's optimizer also keeps one of equal tensors, such as those of normalizations
+ * before training, and drops what multiplies by 1 or adds 0; of that nothing is left. It makes
+ * initializers of all Constant nodes, so a graph that has one has not been through it.
+ *
  * Folding can be switched off, and then every used parameter keeps its name: that is what the note
  * advises, once for all of them. */
 #include "program_build.h"
@@ -61,18 +65,35 @@ static bool is_tied(const struct builder *b, const char *name) {
     return false;
 }
 
-/* A tensor that may hold parameters: more than a number of the program, read as more than state. */
-static bool may_hold(const struct builder *b, const struct candidate *c) {
+/* An initializer that is none of the module's. */
+static bool is_foreign(const struct builder *b, const struct candidate *c) {
     bool role = c->role == ROLE_CONSTANT || (c->role == ROLE_PARAMETER && !c->listed);
-    return role && !c->literal && c->param.value && c->param.elements > 1 &&
-           b->m->value.at[c->param.value].def == IR_DEF_INITIALIZER && exporter_made_up(b, c) &&
-           !is_tied(b, ir_text(b->m, c->param.name));
+    return role && c->param.value && b->m->value.at[c->param.value].def == IR_DEF_INITIALIZER &&
+           exporter_made_up(b, c) && !is_tied(b, ir_text(b->m, c->param.name));
 }
 
+/* A tensor that may hold parameters: more than a number of the program, read as more than state. */
+static bool may_hold(const struct builder *b, const struct candidate *c) {
+    return is_foreign(b, c) && !c->literal && c->param.elements > 1;
+}
+
+/* A single number counts too, where none is larger: it may be softmax(weights)[0]. */
 const char *exporter_folded(const struct builder *b) {
-    for (uint32_t i = 0; b->exporter && i < b->candidates.n; i++)
-        if (may_hold(b, &b->candidates.at[i])) return ir_text(b->m, b->candidates.at[i].param.name);
-    return NULL;
+    const struct candidate *one = NULL;
+    for (uint32_t i = 0; b->exporter && i < b->candidates.n; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        if (may_hold(b, c)) return ir_text(b->m, c->param.name);
+        if (!one && is_foreign(b, c)) one = c;
+    }
+    return one ? ir_text(b->m, one->param.name) : NULL;
+}
+
+bool exporter_optimized(const struct builder *b) {
+    uint32_t constant = op_find(b->p->ops, "", "Constant");
+    if (b->said_folded || b->exporter != EXPORTER_DYNAMO) return b->said_folded;
+    for (uint32_t i = 0; i < b->nodes.n; i++)
+        if (b->m->node.at[b->nodes.at[i]].def == constant) return false;
+    return true;
 }
 
 /* The listed table of which it may be a transposed copy: as large, in the graph, while none that is
@@ -107,7 +128,8 @@ void exporter_note(struct builder *b) {
                                  ir_text(m, c->param.name));
         if (!of && b->o->params && (of = original_of(b, c))) copy = c;
     }
-    if ((!n && !(b->said_folded && b->absent)) || (b->o->params && !b->unaccounted && !copy))
+    if ((!n && (!b->absent || (!exporter_folded(b) && !exporter_optimized(b)))) ||
+        (b->o->params && !b->unaccounted && !copy))
         return;
     bool torchscript = b->exporter == EXPORTER_TORCHSCRIPT;
     const char *who = torchscript                      ? "TorchScript's exporter"
@@ -120,7 +142,9 @@ void exporter_note(struct builder *b) {
                     "module",
                     who, plural(n), n, plural(n), names, n > NAMES_SHOWN ? " and others" : "")
           : diag_at(b->d, DIAG_EXPORT_FOLDED, m->graph.at[m->main].loc, 1,
-                    "%s computed beforehand what it could, and parameters with it", who);
+                    "%s optimized the graph, and may have computed what it lacks, or kept one of "
+                    "equal parameters",
+                    who);
     if (b->absent)
         diag_add_note(b->d, g, IR_NO_LOC, "the graph lacks %u listed parameter%s", b->absent,
                       plural(b->absent));

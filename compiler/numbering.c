@@ -208,11 +208,9 @@ static bool nodes_equal(const struct walk *w, ir_node x, ir_node y) {
     }
 }
 
-/* A constant is numbered if its text is small; then it has one attribute, which makes its hash. */
+/* A constant is numbered if its text is small. */
 static bool small_constant(const struct ir_module *m, ir_node n) {
-    const struct ir_node_info *node = &m->node.at[n];
-    if (node->n_attrs != 1) return false;
-    const struct ir_attr_info *a = &m->attr.at[node->attrs];
+    const struct ir_attr_info *a = &m->attr.at[ir_attr_of_value(m, n)];
     if (a->ref || a->n_values != 1) return false;
     if (a->kind != IR_ATTR_TENSOR) return a->kind == IR_ATTR_INT || a->kind == IR_ATTR_FLOAT;
     const struct ir_data_info *d = &m->data.at[m->attr_value.at[a->values].tensor.data];

@@ -241,6 +241,7 @@ static void add_absent(struct listing *l) {
     struct builder *b = l->b;
     pool others = unlisted(l);
     const char *folded = exporter_folded(b);
+    bool optimized = exporter_optimized(b);
     for (uint32_t i = 0; i < l->list.all.n; i++) {
         const struct params_entry *e = &l->list.all.at[i];
         if (l->found[i] || !ir_type_carries_gradient(b->m, e->type)) continue;
@@ -258,7 +259,7 @@ static void add_absent(struct listing *l) {
             c.param.unsure = true;
             c.param.perhaps = ir_value_name(b->m, same->value);
             b->unaccounted++;
-        } else if ((folded || b->said_folded) && e->requires_grad) {
+        } else if ((folded || optimized) && e->requires_grad) {
             b->absent++;
             c.param.unsure = true;
             c.param.perhaps = folded;

@@ -128,6 +128,8 @@ void exporter_recognize(struct builder *b);
 bool exporter_made_up(const struct builder *b, const struct candidate *c);
 /* The name of a tensor into which a parameter may be folded; NULL if there is none. */
 const char *exporter_folded(const struct builder *b);
+/* Whether an optimizer may have merged or dropped parameters without a trace. */
+bool exporter_optimized(const struct builder *b);
 /* Says what the exporter lost and how to keep it; before the candidates move into the program. */
 void exporter_note(struct builder *b);
 

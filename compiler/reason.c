@@ -258,7 +258,7 @@ static void reason_never(struct reasons *r, const struct param *param, struct us
                                                   param->perhaps)
                     : param->unsure
                         ? "is listed, but the graph does not have it; what folded the graph may "
-                          "have computed it away"
+                          "have merged it with another or computed it away"
                         : "is listed, but the graph does not have it";
     else if (param->kind == PARAM_BUFFER && !cut.kind)
         g->reason = uses.n ? "a buffer" : "a buffer that nothing reads";

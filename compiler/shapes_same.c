@@ -55,19 +55,16 @@ static void scalar(const struct facts *f, ir_node n, uint32_t output, struct sha
 }
 
 static void constant(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
-    const struct ir_node_info *node = &f->m->node.at[n];
+    const struct ir_attr_info *a = &f->m->attr.at[ir_attr_of_value(f->m, n)];
     (void)output;
     shape_give_up(out);
-    for (uint32_t i = 0; i < node->n_attrs; i++) {
-        const struct ir_attr_info *a = &f->m->attr.at[node->attrs + i];
-        if (a->kind == IR_ATTR_TENSOR && a->n_values) {
-            shape_of_type(f->m, f->m->attr_value.at[a->values].tensor.type, out);
-        } else if (a->kind >= IR_ATTR_FLOATS) {
-            shape_set_rank(out, 1);
-            out->dim[0] = dim_fixed(a->n_values);
-        } else {
-            shape_set_rank(out, 0);
-        }
+    if (a->kind == IR_ATTR_TENSOR || a->kind == IR_ATTR_SPARSE_TENSOR) {
+        if (a->n_values) shape_of_type(f->m, f->m->attr_value.at[a->values].tensor.type, out);
+    } else if (a->kind >= IR_ATTR_FLOATS) {
+        shape_set_rank(out, 1);
+        out->dim[0] = dim_fixed(a->n_values);
+    } else if (a->kind) {
+        shape_set_rank(out, 0);
     }
 }
 

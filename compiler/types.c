@@ -127,24 +127,17 @@ static enum ir_dtype attr_dtype(const struct ir_module *m, ir_node n, const char
 }
 
 static enum ir_dtype constant_dtype(const struct ir_module *m, ir_node n) {
-    const struct ir_node_info *node = &m->node.at[n];
-    for (uint32_t i = 0; i < node->n_attrs; i++) {
-        const struct ir_attr_info *a = &m->attr.at[node->attrs + i];
-        switch ((enum ir_attr_kind)a->kind) {
-        case IR_ATTR_TENSOR:
-        case IR_ATTR_SPARSE_TENSOR:
-            if (a->n_values) return ir_type_dtype(m, m->attr_value.at[a->values].tensor.type);
-            break;
-        case IR_ATTR_FLOAT:
-        case IR_ATTR_FLOATS: return IR_FLOAT;
-        case IR_ATTR_INT:
-        case IR_ATTR_INTS: return IR_INT64;
-        case IR_ATTR_STRING:
-        case IR_ATTR_STRINGS: return IR_STRING;
-        default: break;
-        }
+    const struct ir_attr_info *a = &m->attr.at[ir_attr_of_value(m, n)];
+    switch ((enum ir_attr_kind)a->kind) {
+    case IR_ATTR_TENSOR:
+    case IR_ATTR_SPARSE_TENSOR:
+        return a->n_values ? ir_type_dtype(m, m->attr_value.at[a->values].tensor.type) : IR_FLOAT;
+    case IR_ATTR_INT:
+    case IR_ATTR_INTS: return IR_INT64;
+    case IR_ATTR_STRING:
+    case IR_ATTR_STRINGS: return IR_STRING;
+    default: return IR_FLOAT; /* ConstantOfShape without a value too */
     }
-    return IR_FLOAT; /* ConstantOfShape without a value */
 }
 
 static ir_type input_type(const struct ir_module *m, ir_node n, uint32_t i) {

@@ -275,6 +275,8 @@ static inline ir_value ir_input(const struct ir_module *m, ir_node n, uint32_t i
 }
 /* The node's attribute by name, or 0. */
 ir_attr ir_attr_find(const struct ir_module *m, ir_node n, const char *name);
+/* What a Constant or ConstantOfShape gives, in any of its forms, or 0. */
+ir_attr ir_attr_of_value(const struct ir_module *m, ir_node n);
 /* Its subgraph by attribute name, or 0. */
 ir_graph ir_subgraph(const struct ir_module *m, ir_node n, const char *name);
 /* The line of a program that the node was recorded from: its attribute `source`, "FILE:LINE". */

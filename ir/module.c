@@ -131,6 +131,16 @@ ir_attr ir_attr_find(const struct ir_module *m, ir_node n, const char *name) {
     return 0;
 }
 
+ir_attr ir_attr_of_value(const struct ir_module *m, ir_node n) {
+    static const char *const forms[] = {"value",         "value_float", "value_floats",
+                                        "value_int",     "value_ints",  "value_string",
+                                        "value_strings", "sparse_value"};
+    ir_attr a = 0;
+    for (size_t i = 0; !a && i < sizeof forms / sizeof *forms; i++)
+        a = ir_attr_find(m, n, forms[i]);
+    return a;
+}
+
 ir_graph ir_subgraph(const struct ir_module *m, ir_node n, const char *name) {
     const struct ir_attr_info *a = &m->attr.at[ir_attr_find(m, n, name)];
     return a->kind == IR_ATTR_GRAPH && a->n_values ? m->attr_value.at[a->values].g : 0;

@@ -76,6 +76,16 @@ Test(types, element_types) {
           "float[4,5]");
 }
 
+/* What a recorder adds to a node is not its value. */
+Test(types, constants_with_a_place_in_the_program) {
+    gives("int64[2] s", "y = ConstantOfShape <source = \"m.py:1\"> (s)", "float[?,?]");
+    gives("float x", "y = Constant <value = int64[2] {4, 3}, source = \"m.py:1\"> ()", "int64[2]");
+    gives("float x", "y = Constant <source = \"m.py:1\", value_float = 1.0> ()", "float");
+    gives("float[6] x",
+          "s = Constant <value = int64[2] {2, 3}, source = \"m.py:1\"> () y = Reshape (x, s)",
+          "float[2,3]");
+}
+
 Test(types, containers) {
     gives("float[2] a", "y = SequenceConstruct (a, a)", "seq(float[2])");
     gives("float[2] a, int64 i", "s = SequenceConstruct (a) y = SequenceAt (s, i)", "float[2]");
