@@ -90,7 +90,8 @@ const char *exporter_folded(const struct builder *b) {
 
 bool exporter_optimized(const struct builder *b) {
     uint32_t constant = op_find(b->p->ops, "", "Constant");
-    if (b->said_folded || b->exporter != EXPORTER_DYNAMO) return b->said_folded;
+    if (b->said_folded) return true;
+    if (b->said_not_folded || b->exporter != EXPORTER_DYNAMO) return false;
     for (uint32_t i = 0; i < b->nodes.n; i++)
         if (b->m->node.at[b->nodes.at[i]].def == constant) return false;
     return true;

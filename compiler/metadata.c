@@ -49,7 +49,8 @@ static bool read_value(struct builder *b, const char *name, const char *value) {
     }
     if (!strcmp(name, "folded")) {
         b->said_folded = is_yes(value);
-        return b->said_folded || !strcmp(value, "false");
+        b->said_not_folded = !strcmp(value, "false");
+        return b->said_folded || b->said_not_folded;
     }
     if (!strcmp(name, "evidence")) return read_evidence(b, value);
     if (!strcmp(name, "not_taken")) return read_lines(b, value);

@@ -76,7 +76,7 @@ struct builder {
     wish_list loss, trainable, frozen, assume, uniform;
     wish_list buffers, tie; /* of the metadata */
     VEC(struct step_spec) specs;
-    bool said_complete, said_proved, said_unknown, said_folded;
+    bool said_complete, said_proved, said_unknown, said_folded, said_not_folded;
     const char *observed; /* "observed, 3 batches", from metadata; NULL */
 };
 
