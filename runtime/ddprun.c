@@ -100,7 +100,7 @@ struct start {
 
 static void *rank_thread(void *argument) {
     struct start *s = argument;
-    rank_run(s->job, s->rank);
+    s->job->run(s->job, s->rank);
     rank_prepared(s->job, s->rank, NOT_AWAITED);
     return NULL;
 }
@@ -129,7 +129,7 @@ static bool run_processes(struct job *j) {
         if (pid[started] < 0) break;
         if (pid[started] > 0) continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent) rank_run(j, started);
+        if (getppid() == parent) j->run(j, started);
         _exit(0);
     }
     bool all = started == j->options.ranks;
@@ -157,18 +157,36 @@ static void *shared_memory(size_t bytes) {
     return m == MAP_FAILED ? NULL : m;
 }
 
+static bool start_ranks(struct job *j) {
+    snprintf(j->name, sizeof j->name, "ddprun-%d", (int)getpid());
+    return j->options.threads ? run_threads(j) : run_processes(j);
+}
+
+static int calibrate(struct job *j) {
+    size_t ranks = (size_t)j->options.ranks, iters = (size_t)j->options.iters;
+    j->run = calibrate_rank;
+    j->result = shared_memory(ranks * sizeof *j->result);
+    j->took_us = shared_memory(ranks * CALIBRATE_SIZES * iters * sizeof *j->took_us);
+    if (!j->result || !j->took_us) {
+        fprintf(stderr, "ddprun: out of memory\n");
+        return EXIT_FAILED;
+    }
+    return start_ranks(j) && calibrate_write(j) ? EXIT_VERIFIED : EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
     struct job j = {0};
     struct plan_error error;
     int code;
     if (!options_read(&j.options, argc, argv, &code)) return code;
+    if (j.options.calibrate) return calibrate(&j);
     struct plan *plan = plan_open_file(j.options.plan_path, &error);
     j.plan = plan;
     if (!plan) {
         fprintf(stderr, "ddprun: %s: %s\n", j.options.plan_path, error.message);
         return EXIT_USAGE;
     }
-    snprintf(j.name, sizeof j.name, "ddprun-%d", (int)getpid());
+    j.run = rank_run;
     code = EXIT_USAGE;
     if (choose_step(&j) && choose_fault_param(&j)) {
         size_t ranks = (size_t)j.options.ranks, iters = (size_t)j.options.iters;
@@ -177,7 +195,7 @@ int main(int argc, char **argv) {
         code = EXIT_FAILED;
         if (!j.result || !j.sample)
             fprintf(stderr, "ddprun: out of memory\n");
-        else if (j.options.threads ? run_threads(&j) : run_processes(&j))
+        else if (start_ranks(&j))
             code = report_print(&j, stdout) ? EXIT_VERIFIED : EXIT_FAILED;
     }
     plan_close(plan);

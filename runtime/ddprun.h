@@ -2,7 +2,7 @@
  *
  * ddprun_options.c reads the command line, ddprun.c starts the ranks and waits for them,
  * ddprun_rank.c is what one rank does, ddprun_data.c makes and checks the gradients,
- * ddprun_report.c prints what came of it. */
+ * ddprun_report.c prints what came of it. ddprun_calibrate.c measures all-reduces instead. */
 #ifndef DDPRUN_H
 #define DDPRUN_H
 
@@ -29,7 +29,8 @@ enum fault_kind {
 struct run_options {
     const char *plan_path;
     int ranks, iters, warmup, timeout_ms;
-    const char *step; /* NULL: all steps in turn */
+    const char *step;      /* NULL: all steps in turn */
+    const char *calibrate; /* write a topology file here instead of running a plan; NULL: no */
     bool threads, json, compute_plan;
     enum fault_kind fault;
     int fault_rank, fault_iteration; /* counted from 0, warm-up included */
@@ -71,13 +72,14 @@ struct job {
     uint32_t fault_param;       /* index; n_params for an unknown one */
     struct rank_result *result; /* by rank */
     struct sample *sample;      /* [rank x iters + iteration] without the warm-up */
+    double *took_us;            /* calibration: [(rank x sizes + size) x iters + iteration] */
+    void (*run)(struct job *j, int rank); /* what a rank does, from the rendezvous to the end */
 };
 
 static inline uint32_t job_step(const struct job *j, int iteration) {
     return j->step[0] + (uint32_t)iteration % j->n_steps;
 }
 
-/* One rank from the rendezvous to the end. */
 void rank_run(struct job *j, int rank);
 /* Tells the ranks what this one is ready for. */
 void rank_prepared(struct job *j, int rank, uint32_t iterations);
@@ -95,9 +97,19 @@ void data_fill(const struct job *j, int iteration, int rank, uint32_t param, voi
 int64_t data_check(const struct job *j, int iteration, uint32_t param, const bool *present,
                    const void *grad, double *got, double *want);
 
+/* ---- calibration (ddprun_calibrate.c) -------------------------------------------------------- */
+
+enum { CALIBRATE_SIZES = 17 };
+void calibrate_rank(struct job *j, int rank);
+/* Fits and writes the file; false after printing why not. */
+bool calibrate_write(const struct job *j);
+
 /* ---- the report (ddprun_report.c) ------------------------------------------------------------ */
 
 /* Prints; true if the run is verified. */
 bool report_print(const struct job *j, FILE *out);
+/* What a rank has to complain about, if anything. */
+void report_rank(const struct job *j, int rank, FILE *out);
+bool report_died(const struct rank_result *r); /* in a way that nobody planned */
 
 #endif

@@ -8,6 +8,7 @@
 
 static const char usage[] =
     "Usage: ddprun PLAN [-n RANKS] [flags]\n"
+    "       ddprun --calibrate=FILE [-n RANKS] [flags]\n"
     "\n"
     "Runs a reduction plan on this machine with made-up gradients of whole numbers, and checks "
     "every\n"
@@ -28,6 +29,9 @@ static const char usage[] =
     "a\n"
     "                      gradient), extra (it has one that cannot exist), twice (it reports one\n"
     "                      twice), corrupt-plan (it runs another plan)\n"
+    "  --calibrate=FILE    no plan: measure all-reduces of 1 KiB to 64 MiB, and write what they "
+    "cost as a\n"
+    "                      file for ddpc --topology; - is standard output\n"
     "  --format=text|json  how to report; default text\n"
     "  -h, --help          this text\n"
     "  --version           which version this is\n"
@@ -111,6 +115,10 @@ static bool read_flag(struct run_options *o, const char *flag, const char *value
     if (!strcmp(flag, "--compute"))
         return read_choice(flag, value, "none", "plan", &o->compute_plan);
     if (!strcmp(flag, "--format")) return read_choice(flag, value, "text", "json", &o->json);
+    if (!strcmp(flag, "--calibrate")) {
+        o->calibrate = value;
+        return true;
+    }
     if (!strcmp(flag, "--step")) {
         o->step = value;
         return true;
@@ -119,9 +127,9 @@ static bool read_flag(struct run_options *o, const char *flag, const char *value
 }
 
 /* The flags that take a value; the rest are beside them in options_read. */
-static const char *const with_value[] = {"--ranks",     "--iters", "--warmup",  "--timeout-ms",
-                                         "--transport", "--fault", "--compute", "--format",
-                                         "--step",      "-n"};
+static const char *const with_value[] = {"--ranks",     "--iters",     "--warmup",  "--timeout-ms",
+                                         "--transport", "--fault",     "--compute", "--format",
+                                         "--step",      "--calibrate", "-n"};
 static const char *const alone[] = {"--threads", "--version", "--help", "-h"};
 enum {
     N_WITH_VALUE = sizeof with_value / sizeof *with_value,
@@ -172,6 +180,24 @@ static void refuse_flag(const char *flag) {
         fprintf(stderr, "ddprun: there is no flag %s; see ddprun --help\n", flag);
 }
 
+/* Nothing that is about a plan. */
+static bool fits_calibration(const struct run_options *o) {
+    const char *of_plan = o->plan_path             ? o->plan_path
+                          : o->step                ? "--step"
+                          : o->fault != FAULT_NONE ? "--fault"
+                          : o->compute_plan        ? "--compute=plan"
+                          : o->json                ? "--format=json"
+                                                   : NULL;
+    if (of_plan)
+        fprintf(stderr, "ddprun: --calibrate runs no plan; leave out %s\n", of_plan);
+    else if (o->ranks < 2 || o->iters < 1)
+        fprintf(stderr, "ddprun: --calibrate needs at least %s\n",
+                o->ranks < 2 ? "two ranks: -n 2" : "one measurement: --iters 1");
+    else
+        return true;
+    return false;
+}
+
 bool options_read(struct run_options *o, int argc, char **argv, int *exit_code) {
     *o = (struct run_options){.ranks = 2, .iters = 20, .warmup = 5, .timeout_ms = 10000};
     *exit_code = EXIT_USAGE;
@@ -211,6 +237,7 @@ bool options_read(struct run_options *o, int argc, char **argv, int *exit_code) 
             o->plan_path = a;
         }
     }
+    if (o->calibrate) return fits_calibration(o);
     if (!o->plan_path) {
         fputs(usage, stderr);
         return false;

@@ -69,14 +69,13 @@ static double bandwidth(const struct summary *s) {
     return s->step_p50 > 0 ? (double)s->wire_bytes / s->step_p50 / 1e3 : 0; /* bytes/µs to GB/s */
 }
 
-/* A rank that ended in a way that nobody planned. */
-static bool died(const struct rank_result *r) { return !r->gone && r->exit_status != 0; }
+bool report_died(const struct rank_result *r) { return !r->gone && r->exit_status != 0; }
 
 static const char *first_problem(const struct job *j) {
     int wanted = j->options.warmup + j->options.iters;
     for (int r = 0; r < j->options.ranks; r++) {
         const struct rank_result *res = &j->result[r];
-        if (died(res)) return "a rank died";
+        if (report_died(res)) return "a rank died";
         if (res->gone) return "a rank was taken away";
         if (res->error.code) return "a rank failed";
         if (res->wrong[0]) return "a sum is wrong";
@@ -111,11 +110,11 @@ static void print_table(const struct job *j, FILE *out) {
     }
 }
 
-static void print_rank(const struct job *j, int rank, FILE *out) {
+void report_rank(const struct job *j, int rank, FILE *out) {
     const struct rank_result *r = &j->result[rank];
     if (r->gone) {
         fprintf(out, "rank %d: taken away by --fault\n", rank);
-    } else if (died(r)) {
+    } else if (report_died(r)) {
         if (WIFSIGNALED(r->exit_status))
             fprintf(out, "rank %d: died of signal %d\n", rank, WTERMSIG(r->exit_status));
         else
@@ -132,7 +131,7 @@ static void print_rank(const struct job *j, int rank, FILE *out) {
 }
 
 static void print_text(const struct job *j, const char *problem, FILE *out) {
-    for (int r = 0; r < j->options.ranks; r++) print_rank(j, r, stderr);
+    for (int r = 0; r < j->options.ranks; r++) report_rank(j, r, stderr);
     if (problem) {
         fprintf(out, "not verified: %s\n", problem);
         return;
@@ -200,7 +199,7 @@ static void put_errors(const struct job *j, FILE *out) {
     const char *comma = "";
     for (int r = 0; r < j->options.ranks; r++) {
         const struct rank_result *res = &j->result[r];
-        bool gone = res->gone || died(res);
+        bool gone = res->gone || report_died(res);
         if (!gone && !res->error.code && !res->wrong[0]) continue;
         fputs(comma, out);
         comma = ",";
