@@ -16,12 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *allocate(size_t count, size_t size) {
-    void *p = calloc(count ? count : 1, size);
-    if (!p) arena_out_of_memory(count * size);
-    return p;
-}
-
 uint32_t verify_name_length(const struct verifier *v, str name) {
     return strtab_len(&v->m->strings, name);
 }
@@ -222,12 +216,11 @@ static void check_imports(struct verifier *v, uint32_t first, uint32_t n, uint32
 /* The opset_import of the model and of its functions. */
 static void check_opsets(struct verifier *v) {
     const struct ir_module *m = v->m;
-    uint32_t *seen = allocate(m->strings.text.n, sizeof *seen);
+    uint32_t *seen = arena_new(&v->scratch, uint32_t, m->strings.text.n);
     check_imports(v, m->opsets, m->n_opsets, seen);
     for (ir_function f = 1; f < m->function.n; f++)
         if (m->function.at[f].has_opsets)
             check_imports(v, m->function.at[f].opsets, m->function.at[f].n_opsets, seen);
-    free(seen);
     for (uint32_t i = 0; i < m->opset.n; i++) {
         const struct ir_opset *o = &m->opset.at[i];
         if (o->domain || o->version <= OP_NEWEST_OPSET) continue;
@@ -241,10 +234,11 @@ static void check_opsets(struct verifier *v) {
 bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d) {
     uint32_t errors = d->errors;
     struct verifier v = {.m = m, .ops = ops, .d = d};
-    v.defined = allocate(m->value.n, sizeof *v.defined);
-    v.later = allocate(m->value.n, sizeof *v.later);
-    v.by_name = allocate(m->strings.text.n, sizeof *v.by_name);
-    v.given = allocate(m->strings.text.n, sizeof *v.given);
+    v.defined = arena_new(&v.scratch, bool, m->value.n);
+    v.later = arena_new(&v.scratch, ir_value, m->value.n);
+    v.by_name = arena_new(&v.scratch, ir_value, m->strings.text.n);
+    v.given = arena_new(&v.scratch, ir_attr, m->strings.text.n);
+    vec_reserve(&v.hidden, 2 * (size_t)m->value.n);
     check_opsets(&v);
     verify_functions(&v);
     walk_graph(&v, m->main);
@@ -258,10 +252,7 @@ bool ir_verify(struct ir_module *m, struct op_table *ops, struct diags *d) {
     verify_unknown_counts(&v);
     verify_recursion(&v);
     if (v.early.n) verify_order(&v);
-    free(v.defined);
-    free(v.later);
-    free(v.by_name);
-    free(v.given);
+    arena_free(&v.scratch);
     free(v.names);
     vec_free(&v.hidden);
     vec_free(&v.open);

@@ -39,6 +39,7 @@ struct verifier {
     struct ir_module *m;
     struct op_table *ops;
     struct diags *d;
+    struct arena scratch; /* of the arrays below */
     bool *defined;        /* by value: its definition has been passed */
     ir_value *by_name;    /* by str: the value of that name in the innermost scope that has one */
     VEC(ir_value) hidden; /* undo list: what by_name held before the scopes around this place */
