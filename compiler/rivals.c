@@ -85,6 +85,7 @@ uint32_t rival_megatron(uint32_t n, const uint64_t *bytes, uint32_t element_byte
 
 /* The first cycle that begins at `us` or later. */
 static double cycle_after(double us) {
+    if (us > 1e18) return us; /* no cycle can be told from the next there */
     double cycle = (double)(uint64_t)(us / horovod_cycle_us) * horovod_cycle_us;
     return cycle < us ? cycle + horovod_cycle_us : cycle;
 }

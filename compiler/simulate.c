@@ -159,7 +159,8 @@ void simulate(const struct sim_work *w, const struct jitter *j, uint32_t steps,
     for (uint32_t k = 0; k < n; k++)
         result[k] = (struct sim_result){quantiles(took + (size_t)k * steps, steps),
                                         quantiles(exposed + (size_t)k * steps, steps), 0};
-    while (first[report->median_step] != result[0].step_us.p50) report->median_step++;
+    while (report->median_step + 1 < steps && first[report->median_step] != result[0].step_us.p50)
+        report->median_step++;
     struct topology t;
     sim_draw(w, j, report->median_step, at, &t);
     for (uint32_t k = 0; k < n; k++) {

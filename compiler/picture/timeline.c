@@ -341,7 +341,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The end of the step, if what is exposed would be thin otherwise: room for the median of the
+/* The end of the step, if what is exposed would be thin otherwise, and is not thin beyond use: room for the median of the
  * schedules; those that take much longer run out of the picture. */
 static bool tail(const struct timeline *t, struct arena *a, double *from, double *to) {
     double backward = t->at_us[t->work->n_moments - 1], all = longest(t);
@@ -351,7 +351,8 @@ static bool tail(const struct timeline *t, struct arena *a, double *from, double
     double middle = exposed[t->n / 2], most = exposed[t->n - 1];
     *from = backward - 2.5 * middle;
     *to = backward + (most < 2 * middle ? most : 2 * middle);
-    return middle > 0 && (*to - *from) * 3 < all;
+    double shown = *to - *from;
+    return shown * 3 < all && shown * 1e6 > all;
 }
 
 static double legend_item(FILE *out, double x, double y, const char *class, double height,

@@ -181,17 +181,34 @@ static bool only_topology(const struct tool *t) {
     return true;
 }
 
+/* Times of a few days: beyond them sums of floats mean nothing. What ddpc plans is far below, but
+ * the format allows it. */
+#define MAX_US 1e12
+
+static bool can_be_simulated(const struct tool *t, const struct plan *p) {
+    double us = 0;
+    bool costs = true;
+    for (uint32_t i = 0; i < p->n_segments; i++)
+        if (p->segment[i].ready_us > us) us = p->segment[i].ready_us;
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        if (p->step[i].backward_us > us) us = p->step[i].backward_us;
+        costs = costs && p->certificate[i].n_pieces <= TOPOLOGY_MAX_PIECES;
+    }
+    for (uint32_t i = 0; i < p->n_pieces; i++)
+        costs = costs && p->piece[i].alpha_us <= MAX_US && p->piece[i].us_per_byte <= 1e6;
+    if (us > MAX_US)
+        tool_usage_error(t,
+                         "a backward pass of %g µs is too long to simulate; up to %g are possible",
+                         us, MAX_US);
+    else if (!costs && !t->options.topology)
+        tool_usage_error(
+            t, "the plan's own costs of a collective cannot be simulated; name a --topology");
+    return us <= MAX_US && (costs || t->options.topology);
+}
+
 /* --topology's, or the plan's own, of its first step. */
 static bool read_topology(struct tool *t, const struct plan *p, struct topology *out) {
     if (!t->options.topology) {
-        for (uint32_t i = 0; i < p->n_steps; i++) {
-            if (p->certificate[i].n_pieces <= TOPOLOGY_MAX_PIECES) continue;
-            tool_usage_error(
-                t,
-                "the plan has a collective of %u pieces, which are more than %d; name a --topology",
-                p->certificate[i].n_pieces, TOPOLOGY_MAX_PIECES);
-            return false;
-        }
         *out = simulate_topology(p, 0);
         return true;
     }
@@ -217,7 +234,8 @@ static int simulate_and_write(struct tool *t, const struct plan *p, const char *
     enum sim_rule rules[SIM_N_RULES];
     int against = read_against(t, rules);
     struct topology topology;
-    if (against < 0 || !read_topology(t, p, &topology)) return TOOL_USAGE;
+    if (against < 0 || !can_be_simulated(t, p) || !read_topology(t, p, &topology))
+        return TOOL_USAGE;
     struct simulations s = {.file = file};
     if (!read_flags(t, topology.ranks, &s)) return TOOL_USAGE;
     simulate_plan(&s, p, t->options.topology ? &topology : NULL, rules, (uint32_t)against,

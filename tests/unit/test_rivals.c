@@ -95,6 +95,15 @@ Test(rivals, horovod_at_odd_times) {
     for (uint32_t b = 0; b < k; b++) cr_expect(release[b] >= ready[cut[b + 1] - 1]);
 }
 
+Test(rivals, horovod_beyond_any_cycle) {
+    const double ready[] = {1e30, 1e300};
+    const uint64_t bytes[] = {1, 1};
+    uint32_t cut[3];
+    double release[2];
+    expect(rival_horovod(2, ready, bytes, &ten_plus_bytes, cut, release), cut, 2,
+           (uint32_t[]){0, 1, 2}, "horovod");
+}
+
 /* ---- the other implementation ---------------------------------------------------------------- */
 
 static uint32_t numbers(FILE *file, const char *word, double *out) {
