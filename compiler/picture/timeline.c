@@ -227,67 +227,53 @@ static void draw_box(struct panel *p, const struct sim_schedule *s, const struct
     label(p, b->x, width, p->y + 14, "small mid f-onbox", SVG_SMALL, wording, 3);
 }
 
-static void channel(struct panel *p, uint32_t k, bool named) {
-    const struct timeline *t = p->t;
-    struct sim_schedule *s = &t->schedule[k];
-    double finish = sim_replay(t->work, s, t->at_us, t->topology, p->start_us, p->end_us);
-    double backward = t->at_us[t->work->n_moments - 1];
-    uint32_t chain = sim_slack(t->work, s, t->at_us, p->start_us, p->end_us, p->slack_us);
-    if (named) {
-        svg_text(p->out, 12, p->y + 9, "f-ink", s->name);
-        double step = finish > backward ? finish : backward;
-        svg_text(p->out, 12, p->y + 22, "small f-muted",
-                 arena_printf(p->a, "%s, exposed %s", timeline_time(p->a, step),
-                              timeline_time(p->a, step - backward)));
-    } else {
-        svg_text(p->out, 12, p->y + 14, "f-ink", s->name);
-    }
-    if (finish > backward && !outside(p, backward, finish))
-        svg_rect(p->out, x_of(p, backward), p->y - 6, x_of(p, finish) - x_of(p, backward), ROW + 6,
-                 "f-exposed",
-                 arena_printf(p->a, "exposed: %s", timeline_time(p->a, finish - backward)));
-    svg_line(p->out, LEFT, p->y + ROW - 6, WIDTH - RIGHT, p->y + ROW - 6, "s-rule");
-    struct box box = {.n = 0};
-    double waited = -1, slack = -1; /* where these lines end so far */
-    for (uint32_t i = 0; i <= s->n_buckets; i++) {
-        bool last = i == s->n_buckets;
-        if (!last && outside(p, p->start_us[i], p->end_us[i])) continue;
-        struct box next = {0};
-        if (!last) {
-            const struct sim_bucket *b = &s->bucket[i];
-            next = (struct box){.first = i,
-                                .n = 1,
-                                .group = b->group,
-                                .x = x_of(p, p->start_us[i]),
-                                .end = x_of(p, p->end_us[i]),
-                                .start_us = p->start_us[i],
-                                .end_us = p->end_us[i],
-                                .ready_us = t->at_us[b->moment],
-                                .slack_us = p->slack_us[i],
-                                .bytes = b->bytes,
-                                .decides = i >= chain};
-            double from = x_of(p, next.ready_us);
-            if (from < waited) from = waited;
-            if (k == 0 && !next.decides && next.slack_us > 0 &&
-                !outside(p, next.ready_us, next.ready_us + next.slack_us)) {
-                double to = x_of(p, next.ready_us + next.slack_us), begin = x_of(p, next.ready_us);
-                if (begin < slack) begin = slack;
-                if (to - begin > 1) {
-                    svg_rect(p->out, begin, p->y + ROW - 4, to - begin, 2, "f-slack", NULL);
-                    slack = to;
-                }
-            }
-            if (next.x - from > 1) {
-                char class[32];
-                snprintf(class, sizeof class, "f-group%u", b->group % N_GROUP_COLORS);
-                svg_rect(p->out, from, p->y - 4, next.x - from, 2, class, NULL);
-                waited = next.x;
-            }
+/* How long gradients wait for the channel, above; of the plan, how much later they could be, below.
+ * Lines that meet are drawn once. */
+static void draw_lines(struct panel *p, const struct sim_schedule *s, uint32_t chain, bool slack) {
+    double waited = 0, spare = 0; /* where the lines end so far */
+    for (uint32_t i = 0; i < s->n_buckets; i++) {
+        double ready = p->t->at_us[s->bucket[i].moment], x = x_of(p, ready);
+        double start = x_of(p, p->start_us[i]), from = x > waited ? x : waited;
+        if (start - from > 1) {
+            char class[32];
+            snprintf(class, sizeof class, "f-group%u", s->bucket[i].group % N_GROUP_COLORS);
+            svg_rect(p->out, from, p->y - 4, start - from, 2, class, NULL);
+            waited = start;
         }
-        bool thin = next.end - next.x < 2.5 && box.n && (box.n > 1 || box.end - box.x < 2.5);
-        bool near = next.x - box.end < .8 && next.first == box.first + box.n;
-        if (!last && thin && near && next.decides == box.decides &&
-            (next.group == box.group || next.end - box.x < 1.5)) {
+        double to = x_of(p, ready + p->slack_us[i]);
+        from = x > spare ? x : spare;
+        if (slack && i < chain && to - from > 1) {
+            svg_rect(p->out, from, p->y + ROW - 4, to - from, 2, "f-slack", NULL);
+            spare = to;
+        }
+    }
+}
+
+/* Whether both are so thin and close that they look like one. */
+static bool merges(const struct box *a, const struct box *b) {
+    bool thin = b->end - b->x < 2.5 && a->n && (a->n > 1 || a->end - a->x < 2.5);
+    bool near = b->x - a->end < .8 && b->first == a->first + a->n;
+    return thin && near && a->decides == b->decides &&
+           (a->group == b->group || b->end - a->x < 1.5);
+}
+
+static void draw_boxes(struct panel *p, const struct sim_schedule *s, uint32_t chain) {
+    struct box box = {.n = 0};
+    for (uint32_t i = 0; i < s->n_buckets; i++) {
+        if (outside(p, p->start_us[i], p->end_us[i])) continue;
+        const struct sim_bucket *b = &s->bucket[i];
+        struct box next = {.first = i,
+                           .n = 1,
+                           .group = b->group,
+                           .x = x_of(p, p->start_us[i]),
+                           .end = x_of(p, p->end_us[i]),
+                           .start_us = p->start_us[i],
+                           .end_us = p->end_us[i],
+                           .ready_us = p->t->at_us[b->moment],
+                           .slack_us = p->slack_us[i],
+                           .bytes = b->bytes,
+                           .decides = i >= chain};
+        if (merges(&box, &next)) {
             box.mixed = box.mixed || next.group != box.group;
             box.n++;
             box.end = next.end;
@@ -299,6 +285,27 @@ static void channel(struct panel *p, uint32_t k, bool named) {
         if (box.n) draw_box(p, s, &box);
         box = next;
     }
+    if (box.n) draw_box(p, s, &box);
+}
+
+static void channel(struct panel *p, uint32_t k, bool named) {
+    const struct timeline *t = p->t;
+    struct sim_schedule *s = &t->schedule[k];
+    double finish = sim_replay(t->work, s, t->at_us, t->topology, p->start_us, p->end_us);
+    double backward = t->at_us[t->work->n_moments - 1];
+    double exposed = finish > backward ? finish - backward : 0;
+    uint32_t chain = sim_slack(t->work, s, t->at_us, p->start_us, p->end_us, p->slack_us);
+    svg_text(p->out, 12, p->y + (named ? 9 : 14), "f-ink", s->name);
+    if (named)
+        svg_text(p->out, 12, p->y + 22, "small f-muted",
+                 arena_printf(p->a, "%s, exposed %s", timeline_time(p->a, backward + exposed),
+                              timeline_time(p->a, exposed)));
+    if (exposed > 0 && !outside(p, backward, finish))
+        svg_rect(p->out, x_of(p, backward), p->y - 6, x_of(p, finish) - x_of(p, backward), ROW + 6,
+                 "f-exposed", arena_printf(p->a, "exposed: %s", timeline_time(p->a, exposed)));
+    svg_line(p->out, LEFT, p->y + ROW - 6, WIDTH - RIGHT, p->y + ROW - 6, "s-rule");
+    draw_lines(p, s, chain, k == 0);
+    draw_boxes(p, s, chain);
     p->y += ROW + GAP;
 }
 
