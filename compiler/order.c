@@ -199,12 +199,15 @@ static int compare_rank(const void *a, const void *b) {
     return x->param > y->param ? -1 : x->param < y->param;
 }
 
-/* Absolute times from the profile, then the order: by time, of equals the last declared first. */
+/* Absolute times from the profile, then the order: by time, of equals the last declared first. The
+ * backward ends with the last gradient if it is later than estimated. */
 static void finish_order(struct walk *w) {
     const struct program *p = w->p;
     struct rank *rank = malloc((p->params.n + 1u) * sizeof *rank);
     if (!rank) arena_out_of_memory((p->params.n + 1u) * sizeof *rank);
     struct ready_times *out = w->out;
+    uint32_t n_measured = 0;
+    double last = 0;
     for (uint32_t i = 0; i < p->params.n; i++) {
         str name = p->params.at[i].name;
         uint32_t entry = 0;
@@ -217,9 +220,12 @@ static void finish_order(struct walk *w) {
             w->ready[i] = 0;
             continue;
         }
-        if (w->ready[i] > out->backward_us) out->backward_us = w->ready[i];
+        n_measured += entry != 0;
+        if (w->ready[i] > last) last = w->ready[i];
         rank[out->n++] = (struct rank){w->ready[i], i};
     }
+    /* Where all are measured, the estimate of what takes how long says nothing any more. */
+    if (last > out->backward_us || (out->n && n_measured == out->n)) out->backward_us = last;
     qsort(rank, out->n, sizeof *rank, compare_rank);
     for (uint32_t i = 0; i < out->n; i++) out->order[i] = rank[i].param;
     free(rank);

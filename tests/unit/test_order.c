@@ -147,6 +147,9 @@ Test(order, profile) {
     got = order_of(CHAIN, "node nope 40\nready x 7.5\nready w2 100\n", &unmatched);
     cr_expect_str_eq(got, "w1@5 w2@100 |100", "got %s", got);
     cr_expect_eq(unmatched, 1);
+    /* Where all gradients are measured, the last of them is the end. */
+    got = order_of(CHAIN, "ready w2 1\nready w1 2\n", &unmatched);
+    cr_expect_str_eq(got, "w2@1 w1@2 |2", "got %s", got);
 }
 
 /* A size that nobody knows: the floor, and it is counted. */
