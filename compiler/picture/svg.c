@@ -71,8 +71,8 @@ void svg_number(FILE *out, double x) {
     fputs(strcmp(text, "-0") ? text : "0", out);
 }
 
-/* Bytes of the UTF-8 character at s; 0 if it is none that XML can hold. */
-static size_t character(const unsigned char *s) {
+size_t svg_character(const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
     if (*s < 0x80) return *s >= ' ' || *s == '\t' || *s == '\n' ? *s != 0x7f : 0;
     size_t n = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
     if (*s < 0xc2 || *s > 0xf4) return 0;
@@ -85,7 +85,7 @@ static size_t character(const unsigned char *s) {
 
 void svg_escape(FILE *out, const char *text) {
     for (size_t n; *text; text += n ? n : 1) {
-        n = character((const unsigned char *)text);
+        n = svg_character(text);
         switch (n ? *text : 0) {
         case 0: fputs("\xef\xbf\xbd", out); break;
         case '<': fputs("&lt;", out); break;
@@ -142,7 +142,7 @@ void svg_text(FILE *out, double x, double y, const char *class, const char *text
 /* Of the character at s in thousandths of the size; *n gets its bytes. */
 static unsigned advance(const char *s, size_t *n) {
     unsigned char c = (unsigned char)*s;
-    *n = character((const unsigned char *)s);
+    *n = svg_character(s);
     if (!*n) *n = 1;
     if (c >= 0xe1) return c == 0xe2 ? 1000 : 1050; /* signs such as an ellipsis; CJK and the like */
     if (c >= 0x80) return 620;

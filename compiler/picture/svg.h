@@ -35,6 +35,8 @@ void svg_text(FILE *out, double x, double y, const char *class, const char *text
 /* For other elements: a text or an attribute's value; a number with at most two decimals. */
 void svg_escape(FILE *out, const char *text);
 void svg_number(FILE *out, double x);
+/* Bytes of the UTF-8 character at text; 0 if it is none that XML can hold. */
+size_t svg_character(const char *text);
 
 /* About how wide a text is; a little too wide rather than too narrow. */
 double svg_text_width(const char *text, double size);

@@ -15,6 +15,7 @@ enum flag_group {
     F_DIFF = 128,
     F_SIMULATE = 256,
     F_FMT = 512,
+    F_GRAPH = 1024,
 };
 
 enum flag_kind {

@@ -38,6 +38,7 @@ struct tool {
     struct options options;
     const char *output;   /* -o FILE; NULL: standard output */
     const char *format;   /* --format; tool_format checks it; NULL: text */
+    int depth;            /* graph --depth; 0: not given */
     const char *emit;     /* --emit; NULL: plan */
     const char *fail_on;  /* diff --fail-on; NULL: review */
     string_list deny;     /* check --deny, split at commas; each is checked by the command */
