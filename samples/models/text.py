@@ -60,7 +60,7 @@ class Graph:
         self.stored, self.dtype = (outer.stored, outer.dtype) if outer else PRECISIONS[precision]
         self.casts = {} if outer is None else outer.casts
         self.inputs, self.outputs = [], []
-        self.opset = 20
+        self.opset = 20 if self.dtype == "float" else 22  # from which on convolutions take bfloat16
         self.params, self.state, self.values, self.nodes = [], [], [], []
         self.constants = {} if outer is None else outer.constants
 
