@@ -27,6 +27,15 @@ static double later(double a, double b) { return a > b ? a : b; }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
+/* Most of what is put in order here is in order already. */
+void sort_unless_sorted(void *at, uint32_t n, size_t size,
+                        int (*compare)(const void *, const void *)) {
+    const char *c = at;
+    uint32_t i = 1;
+    while (i < n && compare(c + (i - 1) * size, c + i * size) <= 0) i++;
+    if (i < n) qsort(at, n, size, compare);
+}
+
 struct keyed {
     uint32_t key[3]; /* late or conditional, dtype, guard */
     uint32_t rank;   /* in ready order */
@@ -57,7 +66,7 @@ static void group_items(struct bucketer *u, const struct reach *r, const struct 
         enum ir_dtype dtype = u->p->params.at[ready->order[i]].dtype;
         keyed[i] = (struct keyed){{conditional, dtype, conditional ? g->may : BDD_TRUE}, i};
     }
-    qsort(keyed, u->n, sizeof *keyed, compare_keyed);
+    sort_unless_sorted(keyed, u->n, sizeof *keyed, compare_keyed);
     /* Equal guards are neighbours now: ask once for each. */
     for (uint32_t i = 0, next; i < u->n; i = next) {
         bdd guard = keyed[i].key[2];
@@ -69,7 +78,7 @@ static void group_items(struct bucketer *u, const struct reach *r, const struct 
         for (uint32_t k = i; k < next; k++)
             if (!alone) keyed[k].key[2] = BDD_TRUE;
     }
-    qsort(keyed, u->n, sizeof *keyed, compare_keyed);
+    sort_unless_sorted(keyed, u->n, sizeof *keyed, compare_keyed);
 
     u->start = arena_new(&u->scratch, uint32_t, u->n + 1u);
     for (uint32_t i = 0; i < u->n; i++) {
@@ -152,7 +161,7 @@ static void sort_by_ready(const struct bucketer *u, sched_cuts *cuts) {
         struct sched_cut cut = cuts->at[c];
         o[c] = (struct ordered){0, u->item[cut.first + cut.n - 1].ready_us, c, cut};
     }
-    qsort(o, cuts->n, sizeof *o, compare_ordered);
+    sort_unless_sorted(o, cuts->n, sizeof *o, compare_ordered);
     for (uint32_t c = 0; c < cuts->n; c++) cuts->at[c] = o[c].cut;
     free(o);
 }
@@ -167,7 +176,7 @@ struct merged bucketer_merge(const struct bucketer *u, struct arena *a) {
     struct ordered *o = malloc((n + 1u) * sizeof *o);
     if (!o) arena_out_of_memory((n + 1u) * sizeof *o);
     for (uint32_t i = 0; i < n; i++) o[i] = (struct ordered){0, u->item[i].ready_us, i, {i, 1}};
-    qsort(o, n, sizeof *o, compare_ordered);
+    sort_unless_sorted(o, n, sizeof *o, compare_ordered);
     for (uint32_t i = 0; i < n; i++) {
         m.item[i] = o[i].place;
         ready[i] = o[i].time;
@@ -287,22 +296,22 @@ static void policy_single(struct bucketer *u, sched_cuts *out) {
 
 static int compare_ready(const void *a, const void *b) {
     const struct sched_item *x = a, *y = b;
-    if (x->ready_us != y->ready_us) return x->ready_us > y->ready_us ? -1 : 1;
-    return x->param < y->param ? -1 : x->param > y->param;
+    if (x->ready_us != y->ready_us) return x->ready_us < y->ready_us ? -1 : 1;
+    return x->param > y->param ? -1 : x->param < y->param; /* as they are ready */
 }
 
 static double lower_bound(struct bucketer *u) {
     uint64_t *tail = arena_new(&u->scratch, uint64_t, u->out->group.n + 1u);
-    struct sched_item *latest = arena_new(&u->scratch, struct sched_item, u->n_early + 1u);
-    memcpy(latest, u->item, u->n_early * sizeof *latest);
-    qsort(latest, u->n_early, sizeof *latest, compare_ready);
+    struct sched_item *early = arena_new(&u->scratch, struct sched_item, u->n_early + 1u);
+    memcpy(early, u->item, u->n_early * sizeof *early);
+    sort_unless_sorted(early, u->n_early, sizeof *early, compare_ready);
     double bound = 0, cost = 0;
-    for (uint32_t i = 0; i < u->n_early; i++) {
-        uint64_t *bytes = &tail[latest[i].group];
+    for (uint32_t i = u->n_early; i-- > 0;) {
+        uint64_t *bytes = &tail[early[i].group];
         if (*bytes) cost -= topology_cost_us(u->t, *bytes);
-        *bytes += latest[i].bytes;
+        *bytes += early[i].bytes;
         cost += topology_cost_us(u->t, *bytes);
-        bound = later(bound, latest[i].ready_us + cost);
+        bound = later(bound, early[i].ready_us + cost);
     }
     if (u->n_early < u->n) bound = later(bound, u->out->backward_us);
     for (uint32_t g = u->early_groups; g < u->out->group.n; g++) {

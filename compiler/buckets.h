@@ -26,6 +26,9 @@ struct ordered {
     uint32_t place;
     struct sched_cut cut;
 };
+/* A qsort. */
+void sort_unless_sorted(void *at, uint32_t n, size_t size,
+                        int (*compare)(const void *, const void *));
 int compare_ordered(const void *a, const void *b);
 
 /* All gradients that are not late as if they were of one group. */

@@ -6,8 +6,8 @@
  * possible. So candidates are drawn up (`portfolio`): exact plans of perturbed predictions, plans
  * of fewest buckets that may take a little longer, MG-WFBP's, DDP's with several caps. Those that
  * finish within ROBUST_SLACK of the nominal optimum compete in the box: compute x {.7, 1, 1.4},
- * latency x {.5, 1, 2}, time per byte x {.8, 1, 1.25}, all 27 combinations, ROUNDS times each with
- * new jitter. The regret of a plan in a draw is how much longer it takes than the least finish that
+ * latency x {.5, 1, 2}, time per byte x {.8, 1, 1.25}, all 27 combinations, each several times with
+ * new jitter, less often the more gradients there are, since their jitter averages out. The regret of a plan in a draw is how much longer it takes than the least finish that
  * was possible there. The plan with the least worst regret is taken; of those within .1 % of it the
  * one of fewest buckets, of these the first.
  *
@@ -76,7 +76,7 @@ static struct box box_of(const struct sched_item *item, uint32_t n, const struct
     x.bytes = arena_new(a, uint64_t, s->group.n + 1u);
     x.cost = arena_new(a, double, s->group.n + 1u);
     for (uint32_t i = 0; i < n; i++) moment[i] = (struct moment){item[i].ready_us, i};
-    qsort(moment, n, sizeof *moment, compare_moments);
+    sort_unless_sorted(moment, n, sizeof *moment, compare_moments);
     uint32_t n_early = 0;
     for (uint32_t k = 0; k < n; k++) {
         const struct sched_item *i = &item[moment[k].item];
@@ -105,6 +105,11 @@ static struct box box_of(const struct sched_item *item, uint32_t n, const struct
     }
     lane_room_init(&x.room, a, n, t->n_pieces);
     return x;
+}
+
+uint32_t robust_rounds(uint32_t n_ticks) {
+    uint32_t rounds = 30000 / (n_ticks ? n_ticks : 1);
+    return rounds < 1 ? 1 : rounds > 12 ? 12 : rounds;
 }
 
 static double jitter(uint64_t seed, uint32_t draw, uint32_t tick) {
@@ -296,7 +301,8 @@ double bucketer_robust(struct bucketer *u, sched_cuts *cuts, uint32_t n_early) {
                           .until = bucketer_replay(u, cuts) * (1 + ROBUST_SLACK)};
     compete(&f, cuts);
     if (n_early) portfolio(&f, &scratch);
-    for (uint32_t d = 0; d < ROBUST_ROUNDS * ROBUST_CORNERS; d++) {
+    uint32_t rounds = robust_rounds(x.n_ticks);
+    for (uint32_t d = 0; d < rounds * ROBUST_CORNERS; d++) {
         box_draw(&x, ROBUST_SEED, d);
         for (uint32_t c = 0; c < f.all.n; c++) {
             struct candidate *k = &f.all.at[c];

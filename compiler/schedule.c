@@ -26,6 +26,7 @@
  * All arithmetic is +, -, *, max and comparisons of doubles: the same bits everywhere. */
 #include "schedule.h"
 #include <math.h>
+#include <stdlib.h>
 
 struct problem {
     uint32_t n;
@@ -34,6 +35,7 @@ struct problem {
     const struct topology *t;
     uint64_t cap;    /* UINT64_MAX: none */
     double slope;    /* what a byte more costs at least, in any bucket */
+    uint64_t flat;   /* and exactly, in one of at least so many bytes; UINT64_MAX: of none */
     uint32_t *count; /* the fewest buckets that the cap allows for the first j gradients, at [j] */
 };
 
@@ -84,16 +86,19 @@ static void forward(const struct problem *q, const double *prev, double *next,
                 double us = prev[from] + topology_cost_us(t, sum[j] - sum[from]);
                 if (us < best) best = us, choice = from;
             }
-        } else {
+        } else if (from < j) { /* else no i up to j - 1 will ever be one of them */
+            uint32_t i = from;
+            double least = INFINITY;
             for (uint32_t p = 0; p < t->n_pieces; p++) {
                 struct lane_window *w = &window[p];
-                window_push(w, j - 1, prev[j - 1] - t->piece[p].us_per_byte * (double)sum[j - 1]);
-                while (w->head < w->tail && w->at[w->head] < from) w->head++;
-                if (w->head == w->tail) continue;
-                uint32_t i = w->at[w->head];
-                double us = prev[i] + topology_cost_us(t, sum[j] - sum[i]);
-                if (us < best) best = us, choice = i;
+                double slope = t->piece[p].us_per_byte;
+                window_push(w, j - 1, prev[j - 1] - slope * (double)sum[j - 1]);
+                while (w->at[w->head] < from) w->head++;
+                double us = w->key[w->head] + (t->piece[p].alpha_us + slope * (double)sum[j]);
+                if (us < least) least = us, i = w->at[w->head];
             }
+            double us = prev[i] + topology_cost_us(t, sum[j] - sum[i]);
+            if (us < best) best = us, choice = i;
         }
         next[j] = layered && prev[j] < best ? prev[j] : best;
         room->from[j] = choice;
@@ -147,6 +152,29 @@ static uint32_t leftmost(const struct problem *q, const struct state *s, double 
     return low;
 }
 
+/* The first i from `from` on that is done in time if the bucket (i, s.at] follows; s.at if there is
+ * none. */
+static uint32_t first_in_time(const struct problem *q, const double *f, const struct state *s,
+                              double until, uint32_t from) {
+    double due = until - s->work;
+    while (from < s->at && f[from] + topology_cost_us(q->t, q->sum[s->at] - q->sum[from]) > due)
+        from++;
+    return from;
+}
+
+/* The first i whose bucket (i, s.at] is not larger than `flat`. */
+static uint32_t first_near(const struct problem *q, const struct state *s) {
+    uint32_t low = 0, high = s->at;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (q->sum[s->at] - q->sum[mid] <= q->flat)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
 /* A heap of states by key, least on top; those that have expired leave when they get there. */
 struct heap {
     struct heap_entry {
@@ -173,14 +201,23 @@ static void heap_pop(struct heap *h) {
     h->at[i] = last;
 }
 
+static int descending(const void *a, const void *b) {
+    const uint32_t *x = a, *y = b;
+    return *x > *y ? -1 : *x < *y;
+}
+
 /* Appends the states of the layer before the last one, which begins at `first` and reaches to the
- * end of `all`. Those that could only lead to more than `most` buckets are left out. */
+ * end of `all`. Those that could only lead to more than `most` buckets are left out. For each state
+ * of that layer the first i in time and those near it are looked at: all between are dominated by
+ * the first, as a byte more in so large a bucket costs the least slope. */
 static void layer_before(const struct problem *q, const double *f, double until, uint32_t most,
                          state_list *all, uint32_t first) {
     const struct topology *t = q->t;
     uint32_t n = all->n - first, lowest = UINT32_MAX;
-    VEC(uint32_t) expire = {0};
+    VEC(uint32_t) expire = {0}, early = {0}, near = {0};
     (void)vec_extend(&expire, n);
+    (void)vec_extend(&early, n);
+    (void)vec_extend(&near, n);
     struct heap heap[TOPOLOGY_MAX_PIECES] = {0};
     for (uint32_t p = 0; p < t->n_pieces; p++) {
         VEC(struct heap_entry) room = {0};
@@ -188,16 +225,28 @@ static void layer_before(const struct problem *q, const double *f, double until,
         heap[p].at = room.at;
     }
     for (uint32_t s = 0; s < n; s++) {
-        expire.at[s] = leftmost(q, &all->at[first + s], until);
+        const struct state *x = &all->at[first + s];
+        expire.at[s] = leftmost(q, x, until);
+        near.at[s] = first_near(q, x);
+        early.at[s] = first_in_time(q, f, x, until, expire.at[s]);
         if (expire.at[s] < lowest) lowest = expire.at[s];
     }
+    qsort(early.at, n, sizeof *early.at, descending);
     uint32_t enter = n, begin = all->n; /* states from `enter` on are in the heaps */
+    uint32_t next = 0;                  /* in `early` */
     for (uint32_t i = all->at[all->n - 1].at; i-- > lowest;) {
         for (; enter && all->at[first + enter - 1].at > i; enter--) {
-            const struct state *s = &all->at[first + enter - 1];
+            const struct state *x = &all->at[first + enter - 1];
             for (uint32_t p = 0; p < t->n_pieces; p++)
-                heap_push(&heap[p], s->work + t->piece[p].us_per_byte * (double)q->sum[s->at],
+                heap_push(&heap[p], x->work + t->piece[p].us_per_byte * (double)q->sum[x->at],
                           enter - 1);
+        }
+        while (next < n && early.at[next] > i) next++;
+        if (i < near.at[enter] && (next == n || early.at[next] < i)) {
+            /* Further down, at what is early or just before another state. */
+            uint32_t on = enter ? all->at[first + enter - 1].at : 0;
+            i = next < n && early.at[next] >= on ? early.at[next] + 1 : on;
+            continue;
         }
         double work = INFINITY;
         for (uint32_t p = 0; p < t->n_pieces; p++) {
@@ -211,6 +260,8 @@ static void layer_before(const struct problem *q, const double *f, double until,
     }
     for (uint32_t p = 0; p < t->n_pieces; p++) vec_release_(heap[p].at);
     vec_free(&expire);
+    vec_free(&early);
+    vec_free(&near);
 
     /* Turn them around, then drop the dominated ones. The tolerance keeps rounding from telling
      * states apart that are equal; n of it are still far below SCHEDULE_EQUAL. */
@@ -242,9 +293,16 @@ static uint32_t walk(const struct problem *q, const double *f, double until, uin
     vec_push(all, ((struct state){q->n, 0}));
     while (all->at[layer->at[layer->n - 1]].at != 0) {
         uint32_t begin = all->n;
-        layer_before(q, f, until, most - layer->n, all, layer->at[layer->n - 1]);
-        if (all->n == begin) return 0;
-        if (narrow) all->n = begin + 1;
+        if (narrow) {
+            const struct state *s = &all->at[begin - 1];
+            uint32_t i = first_in_time(q, f, s, until, leftmost(q, s, until));
+            if (i == s->at) return 0;
+            double work = s->work + topology_cost_us(q->t, q->sum[s->at] - q->sum[i]);
+            vec_push(all, ((struct state){i, work}));
+        } else {
+            layer_before(q, f, until, most - layer->n, all, layer->at[layer->n - 1]);
+            if (all->n == begin) return 0;
+        }
         vec_push(layer, begin);
     }
     return layer->n - 1;
@@ -306,6 +364,21 @@ static double least_slope(const struct problem *q) {
     return slope;
 }
 
+/* From where on a bucket costs `slope` for every byte more. */
+static uint64_t flat_from(const struct problem *q) {
+    const struct topology *t = q->t;
+    double alpha = INFINITY, flat = 0;
+    for (uint32_t p = 0; p < t->n_pieces; p++)
+        if (t->piece[p].us_per_byte == q->slope && t->piece[p].alpha_us < alpha)
+            alpha = t->piece[p].alpha_us;
+    if (alpha == INFINITY) return UINT64_MAX;
+    for (uint32_t p = 0; p < t->n_pieces; p++) {
+        double steeper = t->piece[p].us_per_byte - q->slope;
+        if (steeper > 0) flat = later(flat, (alpha - t->piece[p].alpha_us) / steeper);
+    }
+    return flat < 0x1p60 ? (uint64_t)flat + 1 : UINT64_MAX;
+}
+
 static void count_by_cap(const struct problem *q) {
     uint32_t left = 0;
     q->count[0] = 0;
@@ -323,6 +396,7 @@ uint32_t lane_fewest(const struct lane *l, const struct topology *t, uint64_t ca
     struct problem q = problem_of(l, t, cap_bytes);
     q.count = arena_new(&scratch, uint32_t, l->n + 1u);
     q.slope = least_slope(&q);
+    q.flat = flat_from(&q);
     count_by_cap(&q);
     uint32_t buckets = fewest(&q, room->f, finish_us, boundary);
     arena_free(&scratch);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What `cmake --build build --target bench` prints: how fast ddpc reads and compiles texts, and how fast onnx's own
-parser reads one of them, as medians of several runs.
+parser reads one of them, as medians of several runs; how long 100,000 gradients take to schedule and to verify; and
+what schedules lose where predictions are off.
 
 usage: bench.py BUILD TEXTS [PYTHON]    BUILD: where bench_read and ddpc are; TEXTS: a folder for the generated texts;
                                         PYTHON: one that has the package onnx, to compare with
@@ -18,6 +19,7 @@ import sys
 
 RUNS = 5
 BERT = {"bert, 200,000 nodes": "layers=5263 hidden=64 heads=4 vocabulary=1000"}
+SCHEDULED = ("resnet50", "bert-large", "gpt2-xl")
 DEEP = {"deep, 200,000 nodes": 200_000, "deep, 500,000 nodes": 500_000, "deep, 1,000,000 nodes": 1_000_000}
 HERE = pathlib.Path(__file__).resolve().parent
 ONNX_PARSER = """
@@ -70,7 +72,8 @@ def compile_once(ddpc, path):
 
 def main(build, texts, python=""):
     build = pathlib.Path(build)
-    texts = generate(pathlib.Path(texts))
+    folder = pathlib.Path(texts)
+    texts = generate(folder)
     reading, compiling = {}, {}
 
     print(f"reading, medians of {RUNS}          MB      MB/s              nodes/s")
@@ -99,6 +102,15 @@ def main(build, texts, python=""):
         print(f"  {name:22} {cpu:6.2f} ({wall:.2f}) {stats[0]['nodes'] / cpu:10,.0f} {peak:7.0f}  {shown}", flush=True)
     half, whole = compiling["deep, 500,000 nodes"], compiling["deep, 1,000,000 nodes"]
     print(f"  twice the nodes take {whole[0] / half[0]:.2f} ({whole[1] / half[1]:.2f}) times as long")
+
+    print(flush=True)
+    subprocess.run([str(build / "bench_schedule")], check=True)
+    print("\nwhere predictions are off, by policy:", flush=True)
+    for model in SCHEDULED:
+        path = folder / f"{model}.ir"
+        if not path.exists():
+            path.write_text(run(sys.executable, HERE.parents[1] / "samples/generate.py", model))
+        subprocess.run([str(build / "bench_robust"), str(path), "h100x8", "h100x8-ib400-x64"], check=True)
 
 
 if __name__ == "__main__":

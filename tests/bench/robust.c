@@ -2,8 +2,7 @@
  * loss against the optimum and the worst regret in the box of compiler/robust.c, over draws that the
  * scheduler has not seen (another seed, and more of them).
  *
- * usage: bench_robust MODEL TOPOLOGY... [-- MODEL TOPOLOGY...]; a MODEL that ends in .list is one for
- * --from-list */
+ * usage: bench_robust MODEL TOPOLOGY...; a MODEL that ends in .list is one for --from-list */
 #include "pipeline.h"
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +37,7 @@ static bool compare(const char *model, const char *topology) {
                    "draws %.2f %%\n",
                    policies[i].name, ir_text(&c.module, c.program.steps.at[s].name), x->bucket.n,
                    s ? 0. : 100 * (x->finish_us / optimum - 1),
-                   100 * sched_worst_regret(x, &c.topology, ROBUST_SEED, ROBUST_ROUNDS),
+                   100 * sched_worst_regret(x, &c.topology, ROBUST_SEED, robust_rounds(x->item.n)),
                    ROUNDS * ROBUST_CORNERS,
                    100 * sched_worst_regret(x, &c.topology, OTHER_SEED, ROUNDS));
         }
@@ -48,15 +47,7 @@ static bool compare(const char *model, const char *topology) {
 }
 
 int main(int argc, char **argv) {
-    const char *model = NULL;
     bool ok = argc > 2;
-    for (int i = 1; i < argc && ok; i++) {
-        if (!strcmp(argv[i], "--"))
-            model = NULL;
-        else if (!model)
-            model = argv[i];
-        else
-            ok = compare(model, argv[i]);
-    }
+    for (int i = 2; i < argc && ok; i++) ok = compare(argv[1], argv[i]);
     return !ok;
 }
