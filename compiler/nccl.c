@@ -16,10 +16,10 @@
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-enum generation { AMPERE, HOPPER, N_GENERATIONS };
+enum generation { AMPERE, HOPPER, BLACKWELL, N_GENERATIONS };
 enum link { NVLINK, PCIE, NETWORK, N_LINKS };
 
-const char *const nccl_gpu_names[NCCL_N_GPUS] = {"h100", "h200", "a100", "l4"};
+const char *const nccl_gpu_names[NCCL_N_GPUS] = {"h100", "h200", "b200", "a100", "l4"};
 
 static const struct gpu {
     enum generation generation;
@@ -28,9 +28,8 @@ static const struct gpu {
     bool ll128;    /* is trusted to keep 128 bytes together */
 } gpus[NCCL_N_GPUS] = {
     {HOPPER, 18 * 20.6, 48, true}, /* 5th generation PCIe */
-    {HOPPER, 18 * 20.6, 48, true},
-    {AMPERE, 12 * 20.0, 24, true},
-    {AMPERE, 0, 24, false}, /* Ada counts as Ampere */
+    {HOPPER, 18 * 20.6, 48, true}, {BLACKWELL, 18 * 40.1, 48, true},
+    {AMPERE, 12 * 20.0, 24, true}, {AMPERE, 0, 24, false}, /* Ada counts as Ampere */
 };
 /* Intel's root ports cut what goes from GPU to GPU into small packets: a sixth is lost. */
 #define PEER_SHARE 6 / 5
@@ -38,10 +37,12 @@ static const struct gpu {
 static const double rates_in_node[N_GENERATIONS][16] = {
     {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
     {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
+    {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18},
 };
 static const double rates_between[N_GENERATIONS][24] = {
     {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12},
     {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12},
+    {96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12},
 };
 enum { MOST_CHANNELS = 16 };
 
@@ -55,13 +56,15 @@ static const double hop_us[N_LINKS][NCCL_N_ALGORITHMS][NCCL_N_PROTOCOLS] = {
 static const double post_us[NCCL_N_PROTOCOLS] = {1, 1, 3};
 
 /* Largest bandwidths, in all or per channel: of one, of two, of more nodes. */
-static const double ll_in_node[N_GENERATIONS] = {87.7, 141};
+static const double ll_in_node[N_GENERATIONS] = {87.7, 141, 282};
 static const double ll_between[3] = {0, 39, 20.4};
-static const double ring_ll128[N_GENERATIONS] = {20, 36.7};
-static const double tree_ll128[N_GENERATIONS][3] = {{20, 20, 20}, {36.7, 36.7, 29}};
-static const double tree_any[N_GENERATIONS][3] = {{24, 23.6, 17.8}, {38.7, 41.4, 36}};
-static const double nvls_tree_any[N_GENERATIONS][3] = {{0}, {0, 57.7, 45.5}};
-#define NVLS_EFFICIENCY .85
+static const double ring_ll128[N_GENERATIONS] = {20, 36.7, 40};
+static const double tree_ll128[N_GENERATIONS][3] = {
+    {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
+static const double tree_any[N_GENERATIONS][3] = {
+    {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
+static const double nvls_tree_any[N_GENERATIONS][3] = {{0}, {0, 57.7, 45.5}, {0, 96, 80}};
+static const double nvls_efficiency[N_GENERATIONS] = {0, .85, .74};
 
 /* Trees do worse at medium sizes than latency and bandwidth say: the part of the bandwidth that
  * they reach from 64 << i bytes on. */
@@ -163,9 +166,11 @@ static double bus_of(const struct nccl_cluster *c, const struct graph *g, enum n
 }
 
 static double bus_of_nvls(const struct nccl_cluster *c, const struct graph *g) {
-    double heads = g->channels, rate = g->rate * NVLS_EFFICIENCY * (heads - 1) / heads * 2;
+    enum generation generation = gpus[c->gpu].generation;
+    double heads = g->channels;
+    double rate = g->rate * nvls_efficiency[generation] * (heads - 1) / heads * 2;
     rate = less(rate, c->nodes == 2 ? 2 * g->between : g->between);
-    if (c->nodes > 1) rate = less(rate, nvls_tree_any[gpus[c->gpu].generation][column(c)]);
+    if (c->nodes > 1) rate = less(rate, nvls_tree_any[generation][column(c)]);
     return heads * rate;
 }
 

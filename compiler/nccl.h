@@ -4,7 +4,7 @@
 
 #include "diag.h"
 
-enum nccl_gpu { NCCL_H100, NCCL_H200, NCCL_A100, NCCL_L4, NCCL_N_GPUS };
+enum nccl_gpu { NCCL_H100, NCCL_H200, NCCL_B200, NCCL_A100, NCCL_L4, NCCL_N_GPUS };
 extern const char *const nccl_gpu_names[NCCL_N_GPUS];
 bool nccl_has_nvlink(enum nccl_gpu gpu);
 

@@ -84,7 +84,7 @@ static bool set_gpu(struct reader *r, const char *word, const char *value) {
         }
     const char *near = diag_nearest(value, nccl_gpu_names, NCCL_N_GPUS);
     return complain(r,
-                    arena_printf(&r->diags->arena, "%s%s%sthere are h100, h200, a100 and l4",
+                    arena_printf(&r->diags->arena, "%s%s%sthere are h100, h200, b200, a100 and l4",
                                  near ? "did you mean '" : "", near ? near : "", near ? "'? " : ""),
                     "%s:%s is no GPU that the model knows", word, value);
 }

@@ -20,7 +20,7 @@ static void list(FILE *out) {
           "  nvlink:GPUS or pcie:GPUS       GPUs of a node, 2 to 16; 1 without\n"
           "  nodes:N                        1 without\n"
           "  ib:GBIT[xNICS] or eth:...      Gb/s of each NIC, and how many a node has\n"
-          "  gpu:h100|h200|a100|l4          h100 without\n",
+          "  gpu:h100|h200|b200|a100|l4     h100 without\n",
           out);
 }
 

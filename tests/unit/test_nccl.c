@@ -71,7 +71,8 @@ static double bus_gb_s(const struct nccl_model *m, uint64_t bytes) {
 }
 
 /* Eight H100: 476 to 480 GB/s of bus bandwidth were measured at large sizes; four nodes of them on
- * InfiniBand 331; 32 nodes of eight A100: 62 to 71 µs at small sizes. */
+ * InfiniBand 331; 32 nodes of eight A100: 62 to 71 µs at small sizes. Three B200 with rings of LL128
+ * alone: 479 (github.com/NVIDIA/nccl/pull/2343). */
 Test(nccl, measurements) {
     struct nccl_model m = model_of("nvlink:8");
     double bus = bus_gb_s(&m, UINT64_C(16) << 30);
@@ -82,11 +83,14 @@ Test(nccl, measurements) {
     m = model_of("nvlink:8,nodes:32,ib:200x8,gpu:a100");
     double us = nccl_allreduce_us(&m, 1024);
     cr_expect(us > 62 && us < 71, "%g", us);
+    m = model_of("nvlink:3,gpu:b200");
+    double gb_s = m.way[NCCL_RING][NCCL_LL128].gb_s;
+    cr_expect(gb_s > 479 * .95 && gb_s < 479 * 1.05, "%g", gb_s);
 }
 
 /* What a cluster's model must have: more nodes and slower links cost more, and no figure is absurd. */
 Test(nccl, many_clusters) {
-    static const char *const gpu[] = {"h100", "h200", "a100", "l4"}, *const node[] = {
+    static const char *const gpu[] = {"h100", "b200", "a100", "l4"}, *const node[] = {
                                                                          "",          "pcie:2,",
                                                                          "pcie:8,",   "nvlink:2,",
                                                                          "nvlink:4,", "nvlink:16,"};
