@@ -46,8 +46,10 @@ const char *simulate_verdict(const struct simulation *s, struct arena *a) {
 static void print_conditions(const struct simulations *s, FILE *out) {
     const struct jitter *j = &s->jitter;
     tool_put(out, s->file);
+    const struct topology *t = &s->at[0].work.topology;
     fprintf(out, ": %u rank%s on ", j->ranks, j->ranks == 1 ? "" : "s");
-    tool_put(out, s->at[0].work.topology.name);
+    tool_put(out, t->name);
+    if (j->ranks != t->ranks) fprintf(out, " (whose collectives are of %u)", t->ranks);
     if (s->steps > 1)
         fprintf(out, ", %u steps from seed %llu", s->steps, (unsigned long long)j->seed);
     if (j->op > 0) fprintf(out, ", jitter %g %% per operation", 100 * j->op);
@@ -209,12 +211,13 @@ void simulate_json(const struct simulations *s, FILE *out) {
             json_array_append_new(stragglers,
                                   json_pack("{s:i, s:f}", "rank", (int)r, "factor", j->factor[r]));
     for (uint32_t i = 0; i < s->n; i++) json_array_append_new(steps, step_of(s, &s->at[i]));
-    json_t *root = json_pack("{s:s, s:o, s:i, s:o, s:i, s:I, s:f, s:f, s:o, s:{s:f, s:f}, s:o}",
-                             "format_version", "1.0", "file", dump_name(s->file), "ranks",
-                             (int)j->ranks, "topology", dump_name(s->at[0].work.topology.name),
-                             "drawn_steps", (int)s->steps, "seed", (json_int_t)j->seed, "jitter",
-                             j->op, "rank_jitter", j->rank, "stragglers", stragglers, "slow_link",
-                             "share", j->slow_share, "factor", j->slow_factor, "steps", steps);
+    const struct topology *t = &s->at[0].work.topology;
+    json_t *root = json_pack(
+        "{s:s, s:o, s:i, s:o, s:i, s:i, s:I, s:f, s:f, s:o, s:{s:f, s:f}, s:o}", "format_version",
+        "1.0", "file", dump_name(s->file), "ranks", (int)j->ranks, "topology", dump_name(t->name),
+        "topology_ranks", (int)t->ranks, "drawn_steps", (int)s->steps, "seed", (json_int_t)j->seed,
+        "jitter", j->op, "rank_jitter", j->rank, "stragglers", stragglers, "slow_link", "share",
+        j->slow_share, "factor", j->slow_factor, "steps", steps);
     json_dumpf(root, out, JSON_COMPACT);
     fputc('\n', out);
     json_decref(root);
