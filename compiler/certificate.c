@@ -205,7 +205,14 @@ static bool check_optimum(struct checker *k) {
     const struct certificate *c = k->c;
     struct certificate_report *out = k->out;
     if (!check_limits(k)) return false;
-    double optimum = checker_optimum_us(k), most = (1 + c->slack) * (1 + CERTIFICATE_EPSILON);
+    double most = (1 + c->slack) * (1 + CERTIFICATE_EPSILON);
+    if (c->optimum_us < out->lower_bound_us * (1 - CERTIFICATE_EPSILON))
+        return refuse(k, "the optimum of %.3f µs is below the lower bound of %.3f µs",
+                      c->optimum_us, out->lower_bound_us);
+    if (c->finish_us > c->optimum_us * most || c->optimum_us > c->finish_us * most)
+        return refuse(k, "the finish of %.3f µs is not that of an optimum of %.3f µs", c->finish_us,
+                      c->optimum_us);
+    double optimum = checker_optimum_us(k);
     /* No plan is faster than the bound: what is claimed to be as fast is the optimum, and a plan
      * that is near the bound is near the optimum. */
     if (optimum < 0 && c->finish_us <= out->lower_bound_us * most &&

@@ -108,7 +108,7 @@ static double brute_two(const struct fixture *f, uint32_t n_a, uint32_t n_b) {
 
 Test(buckets, two_groups_match_brute_force) {
     uint64_t seed = 5;
-    for (uint32_t trial = 0; trial < 1500; trial++) {
+    for (uint32_t trial = 0; trial < random_instances(1000); trial++) {
         struct fixture f;
         uint32_t n[2] = {1 + random_below(&seed, 5), 1 + random_below(&seed, 5)};
         fixture_init(&f, 16);
