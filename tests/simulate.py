@@ -117,6 +117,14 @@ with tempfile.TemporaryDirectory() as folder:
     text = ddpc("simulate", "--from-list", folder / "many.list", "--against", RULES, "--format=svg")
     expect(len(text) < 600000, "4,000 gradients make a picture of", len(text), "bytes")
     check_picture(text.decode(), "many.list")
+    # The least there is.
+    (folder / "one.list").write_text('w<&>" float32 [4] 0\n')
+    for words in (["--from-list", folder / "one.list"], [root / "samples/mlp.ir", "--frozen=*"]):
+        for jitter in ([], ["--jitter=5"]):
+            text = ddpc("simulate", *words, *jitter, "--against", RULES, "--format=svg").decode()
+            check_picture(text, *words)
+            expect("nan" not in text.lower(), *words, "has no numbers")
+            ddpc("simulate", *words, *jitter, "--against", RULES)
     # From a pipe, a model or a plan.
     for file in (plan, root / "samples/mlp.ir"):
         want = ddpc("simulate", file).split(b"\n", 1)[1]

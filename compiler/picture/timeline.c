@@ -144,7 +144,8 @@ static void modules(struct panel *p) {
             while (before && before > module && before[-1] != '.') before--;
             const char *wording[] = {module, before ? before : module, dot ? dot + 1 : module};
             svg_rect(p->out, x, p->y, width, MODULES - 2, shade++ % 2 ? "f-module1" : "f-module0",
-                     arena_printf(p->a, "%s: %u gradients, ready from %s to %s", module, next - i,
+                     arena_printf(p->a, "%s: %u gradient%s, ready from %s to %s", module, next - i,
+                                  next - i == 1 ? "" : "s",
                                   timeline_time(p->a, p->t->at_us[w->gradient[i].moment]),
                                   timeline_time(p->a, to)));
             label(p, x, width, p->y + 13, "small mid f-ink", SVG_SMALL, wording, 3);

@@ -34,9 +34,10 @@ static void take(const struct simulations *all, const struct simulation *s, stru
     const char *verdict = simulate_verdict(s, a);
     *out = (struct timeline){
         .title =
-            arena_printf(a, "step %s%s: %u gradients, %s in %u buckets. %s",
+            arena_printf(a, "step %s%s: %u gradient%s, %s in %u bucket%s. %s",
                          tool_utf8(a, plan_string(p, step->name)), which, w->n,
-                         timeline_bytes(a, bytes), s->schedule->n_buckets, verdict ? verdict : ""),
+                         w->n == 1 ? "" : "s", timeline_bytes(a, bytes), s->schedule->n_buckets,
+                         s->schedule->n_buckets == 1 ? "" : "s", verdict ? verdict : ""),
         .backward =
             at[w->n_moments - 1] != w->backward_us ? "backward of the last rank" : "backward",
         .work = w,
