@@ -1,10 +1,11 @@
 # The libraries that ddpc is built with: ddpc_jansson writes JSON, ddpc_xxhash is a header that hashes plans, ddpc_nanopb
-# reads the wire format of .onnx files. They are the machine's, where it has them, else built from the releases named
+# reads the wire format of .onnx files, ddpc_zlib unpacks profiles. They are the machine's, where it has them, else built from the releases named
 # here, which takes the network but no root. python/NOTICE has their licences. For a machine that does not reach these
 # addresses, DDPC_MIRROR names a place (https://…, file:///FOLDER) that has the files jansson-2.14.tar.gz,
-# xxHash-0.8.1.tar.gz and nanopb-0.4.7.tar.gz; the hashes hold.
+# xxHash-0.8.1.tar.gz, nanopb-0.4.7.tar.gz and zlib-1.3.1.tar.gz; the hashes hold.
 set(DDPC_MIRROR "" CACHE STRING
-    "Where jansson-2.14.tar.gz, xxHash-0.8.1.tar.gz and nanopb-0.4.7.tar.gz are fetched from, if not from their authors")
+    "Where jansson-2.14.tar.gz, xxHash-0.8.1.tar.gz, nanopb-0.4.7.tar.gz and zlib-1.3.1.tar.gz are fetched from, if not\
+ from their authors")
 
 # The folder of a release's unpacked sources, in the build folder.
 function(ddpc_fetch folder release address hash)
@@ -24,7 +25,7 @@ function(ddpc_fetch folder release address hash)
     file(REMOVE ${file})
     list(JOIN status ", " status)
     message(FATAL_ERROR "${address} cannot be used: status ${status}, SHA256 ${found}, which should be ${hash}. "
-            "Install the library instead (Debian: libjansson-dev libxxhash-dev libnanopb-dev pkg-config), or fetch "
+            "Install the library instead (Debian: libjansson-dev libxxhash-dev libnanopb-dev zlib1g-dev pkg-config), or fetch "
             "${release}.tar.gz elsewhere and configure with -DDDPC_MIRROR=file:///ITS/FOLDER")
   endif()
   file(ARCHIVE_EXTRACT INPUT ${file} DESTINATION ${PROJECT_BINARY_DIR}/releases)
@@ -38,6 +39,7 @@ endif()
 if(PkgConfig_FOUND)
   pkg_check_modules(JANSSON IMPORTED_TARGET jansson)
   pkg_check_modules(XXHASH libxxhash>=0.8)
+  pkg_check_modules(ZLIB IMPORTED_TARGET zlib)
 endif()
 
 add_library(ddpc_jansson INTERFACE)
@@ -84,4 +86,20 @@ else()
   add_library(ddpc_nanopb STATIC EXCLUDE_FROM_ALL ${nanopb}/pb_common.c ${nanopb}/pb_decode.c)
   set_target_properties(ddpc_nanopb PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(ddpc_nanopb SYSTEM PUBLIC ${nanopb})
+endif()
+
+# Its own build is not asked: it would also make a shared library and tests. These are the files of gzread.
+add_library(ddpc_zlib INTERFACE)
+if(ZLIB_FOUND)
+  target_link_libraries(ddpc_zlib INTERFACE PkgConfig::ZLIB)
+else()
+  ddpc_fetch(zlib zlib-1.3.1 https://github.com/madler/zlib/releases/download/v1.3.1/zlib-1.3.1.tar.gz
+             9a93b2b7dfdac77ceba5a558a580e74667dd6fede4585b91eefb60f03b72df23)
+  set(zlib_sources adler32 crc32 gzclose gzlib gzread gzwrite deflate inffast inflate inftrees trees zutil)
+  list(TRANSFORM zlib_sources REPLACE "(.+)" "${zlib}/\\1.c")
+  add_library(ddpc_zlib_static STATIC EXCLUDE_FROM_ALL ${zlib_sources})
+  target_compile_definitions(ddpc_zlib_static PRIVATE Z_HAVE_UNISTD_H)
+  set_target_properties(ddpc_zlib_static PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(ddpc_zlib_static SYSTEM PUBLIC ${zlib})
+  target_link_libraries(ddpc_zlib INTERFACE ddpc_zlib_static)
 endif()

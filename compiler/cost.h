@@ -58,11 +58,12 @@ struct ready_times {
     uint32_t nodes;         /* that took part */
     uint32_t unknown_nodes; /* of them: those that cost the floor by ignorance */
 };
-/* --profile: measured durations by node name and ready times by parameter. */
+/* --profile: measured durations by node name and ready times by parameter; of a trace perhaps
+ * only by the shapes of gradients. FORWARD: the node's forward. */
 struct profile;
 struct profile *profile_read(const char *path, struct diags *d); /* NULL after reporting */
 void profile_free(struct profile *f);
-enum profile_kind { PROFILE_NODE, PROFILE_READY };
+enum profile_kind { PROFILE_NODE, PROFILE_READY, PROFILE_FORWARD };
 /* The entry's index + 1, or 0; *us gets its time. */
 uint32_t profile_find(const struct profile *f, enum profile_kind kind, const char *name, size_t len,
                       double *us);

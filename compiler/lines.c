@@ -9,6 +9,24 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* False after reporting what no text holds. */
+static bool is_text(struct lines *l) {
+    l->path = l->source.name; /* which calls standard input by a name */
+    const char *nul = l->source.size ? memchr(l->source.bytes, 0, l->source.size) : NULL;
+    if (!nul) return true;
+    diag_plain(l->diags, DIAG_NOT_TEXT, l->path, "byte %zu is a NUL, which no text holds",
+               (size_t)(nul - l->source.bytes));
+    lines_close(l);
+    return false;
+}
+
+bool lines_from(struct lines *l, const char *path, const char *bytes, size_t size,
+                struct diags *d) {
+    *l = (struct lines){.path = path, .diags = d};
+    source_from_memory(&l->source, path, bytes, size);
+    return is_text(l);
+}
+
 bool lines_open(struct lines *l, const char *path, const char *what, struct diags *d) {
     *l = (struct lines){.path = path, .diags = d};
     const char *why;
@@ -16,13 +34,7 @@ bool lines_open(struct lines *l, const char *path, const char *what, struct diag
         diag_plain(d, DIAG_CANNOT_READ, path, "cannot read the %s: %s", what, why);
         return false;
     }
-    l->path = l->source.name; /* which calls standard input by a name */
-    const char *nul = l->source.size ? memchr(l->source.bytes, 0, l->source.size) : NULL;
-    if (!nul) return true;
-    diag_plain(d, DIAG_NOT_TEXT, l->path, "byte %zu is a NUL, which no text holds",
-               (size_t)(nul - l->source.bytes));
-    lines_close(l);
-    return false;
+    return is_text(l);
 }
 
 void lines_close(struct lines *l) { source_free(&l->source); }

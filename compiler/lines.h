@@ -29,6 +29,8 @@ struct word {
 
 /* `what` it is, in a message: "list". False after reporting. */
 bool lines_open(struct lines *l, const char *path, const char *what, struct diags *d);
+/* The same of a text in memory, of which it takes a copy. */
+bool lines_from(struct lines *l, const char *path, const char *bytes, size_t size, struct diags *d);
 void lines_close(struct lines *l);
 /* The next line that has a word. False at the end. */
 bool lines_next(struct lines *l, struct line *out);

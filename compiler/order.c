@@ -16,6 +16,7 @@
  * durations, then the times themselves. */
 #include "control.h"
 #include "facts.h"
+#include "profile.h"
 #include "schedule.h"
 #include <stdlib.h>
 #include <string.h>
@@ -111,18 +112,42 @@ static double duration_of(struct walk *w, ir_graph g);
 
 #define LONGEST_US 1e15 /* 30 years */
 
-/* The profile's time for a node: by its name, or that of its first output. */
-static bool measured(struct walk *w, ir_node n, double *us) {
-    const struct ir_module *m = w->m;
-    str name = m->node.at[n].name;
-    if (!name && m->node.at[n].n_outputs) name = m->value.at[ir_outputs(m, n)[0]].name;
-    uint32_t entry =
-        profile_find(w->profile, PROFILE_NODE, ir_text(m, name), strtab_len(&m->strings, name), us);
+static bool measured_as(struct walk *w, enum profile_kind kind, const char *name, size_t length,
+                        double *us) {
+    uint32_t entry = profile_find(w->profile, kind, name, length, us);
     if (entry) w->matched[entry - 1] = true;
     return entry != 0;
 }
 
-static double duration_of_node(struct walk *w, ir_node n) {
+/* The profile's time for a node: by its name, or that of its first output. */
+static bool measured(struct walk *w, ir_node n, enum profile_kind kind, double *us) {
+    const struct ir_module *m = w->m;
+    str name = m->node.at[n].name;
+    if (!name && m->node.at[n].n_outputs) name = m->value.at[ir_outputs(m, n)[0]].name;
+    return measured_as(w, kind, ir_text(m, name), strtab_len(&m->strings, name), us);
+}
+
+/* ONNX Runtime times the forward pass, and calls a node without a name MatMul_3 by operator and
+ * place. The backward of a product or convolution runs one of the forward's size per operand
+ * that wants a gradient; what the cost model has for free is; all else takes as long as it did. */
+static bool measured_forward(struct walk *w, ir_node n, uint32_t place, double *us) {
+    static const char *const products[] = {"MatMul", "Gemm", "Conv", "ConvTranspose"};
+    const struct ir_module *m = w->m;
+    char name[128];
+    int length = snprintf(name, sizeof name, "%s_%u", ir_text(m, m->node.at[n].op), place);
+    bool nameless = !m->node.at[n].name && length < (int)sizeof name;
+    if (!measured(w, n, PROFILE_FORWARD, us) &&
+        !(nameless && measured_as(w, PROFILE_FORWARD, name, (size_t)length, us)))
+        return false;
+    bool unknown;
+    if (cost_backward_us(w->p, w->dev, n, w->needs, &unknown) == 0) *us = 0;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        if (is_op(m, n, products[i]) && m->node.at[n].n_inputs > 1)
+            *us *= w->needs[ir_input(m, n, 0)] + w->needs[ir_input(m, n, 1)];
+    return true;
+}
+
+static double duration_of_node(struct walk *w, ir_node n, uint32_t place) {
     const struct ir_module *m = w->m;
     const struct ir_node_info *node = &m->node.at[n];
     double us = 0, trips = 0;
@@ -135,7 +160,8 @@ static double duration_of_node(struct walk *w, ir_node n) {
     /* Nested trip counts may be anything; their product stays finite. */
     if (trips) return trips * us < LONGEST_US ? trips * us : LONGEST_US;
 
-    bool known = w->profile && measured(w, n, &us), active = false;
+    bool known = w->profile && (measured(w, n, PROFILE_NODE, &us) || measured_forward(w, n, place, &us));
+    bool active = false;
     for (uint32_t i = 0; i < node->n_inputs && !active; i++)
         active = w->r->ref_flows[node->refs + node->n_outputs + i] && w->needs[ir_inputs(m, n)[i]];
     if (!active) return 0;
@@ -152,7 +178,7 @@ static double duration_of(struct walk *w, ir_graph g) {
     double sum = 0;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         ir_node n = w->m->node_list.at[graph->nodes + i];
-        sum += w->node_us[n] = duration_of_node(w, n);
+        sum += w->node_us[n] = duration_of_node(w, n, i);
     }
     return w->graph_us[g] = sum;
 }
@@ -193,56 +219,81 @@ struct rank {
     uint32_t param;
 };
 
+static double larger(double a, double b) { return a > b ? a : b; }
+
 static int compare_rank(const void *a, const void *b) {
     const struct rank *x = a, *y = b;
     if (x->us != y->us) return x->us < y->us ? -1 : 1;
     return x->param > y->param ? -1 : x->param < y->param;
 }
 
-/* Absolute times from the profile, then the order: by time, of equals the last declared first. The
- * backward ends with the last gradient if it is later than estimated. */
-static void finish_order(struct walk *w) {
-    const struct program *p = w->p;
-    struct rank *rank = malloc((p->params.n + 1u) * sizeof *rank);
-    if (!rank) arena_out_of_memory((p->params.n + 1u) * sizeof *rank);
+static bool has_gradient(const struct walk *w, uint32_t param) {
+    enum grad_class class = w->r->gradient[param].class;
+    return class == GRAD_ALWAYS || class == GRAD_CONDITIONAL;
+}
+
+/* By time, of equals the last declared first. */
+static void sort_order(struct walk *w, struct rank *rank) {
     struct ready_times *out = w->out;
-    uint32_t n_measured = 0;
-    double last = 0;
-    for (uint32_t i = 0; i < p->params.n; i++) {
-        str name = p->params.at[i].name;
-        uint32_t entry = 0;
-        if (w->profile)
-            entry = profile_find(w->profile, PROFILE_READY, ir_text(p->m, name),
-                                 strtab_len(&p->m->strings, name), &w->ready[i]);
-        if (entry) w->matched[entry - 1] = true;
-        enum grad_class class = w->r->gradient[i].class;
-        if (class != GRAD_ALWAYS && class != GRAD_CONDITIONAL) {
-            w->ready[i] = 0;
-            continue;
-        }
-        n_measured += entry != 0;
-        if (w->ready[i] > last) last = w->ready[i];
-        rank[out->n++] = (struct rank){w->ready[i], i};
-    }
-    /* Where all are measured, the estimate of what takes how long says nothing any more. */
-    if (last > out->backward_us || (out->n && n_measured == out->n)) out->backward_us = last;
+    for (uint32_t i = 0; i < out->n; i++)
+        rank[i] = (struct rank){w->ready[out->order[i]], out->order[i]};
     qsort(rank, out->n, sizeof *rank, compare_rank);
     for (uint32_t i = 0; i < out->n; i++) out->order[i] = rank[i].param;
+}
+
+/* The order, with absolute times from the profile: by shapes, in the order as estimated, or by
+ * name. */
+static void finish_order(struct walk *w, const char *step, struct diags *d) {
+    const struct program *p = w->p;
+    struct ready_times *out = w->out;
+    struct rank *rank = malloc((p->params.n + 1u) * sizeof *rank);
+    if (!rank) arena_out_of_memory((p->params.n + 1u) * sizeof *rank);
+    for (uint32_t i = 0; i < p->params.n; i++)
+        if (has_gradient(w, i))
+            out->order[out->n++] = i;
+        else
+            w->ready[i] = 0;
+    sort_order(w, rank);
+    if (w->profile && w->profile->trace) profile_match(w->profile, p, step, out->order, out->n, w->ready, d);
+    for (uint32_t i = 0; w->profile && i < p->params.n; i++) {
+        str name = p->params.at[i].name;
+        double us;
+        if (measured_as(w, PROFILE_READY, ir_text(p->m, name), strtab_len(&p->m->strings, name), &us) &&
+            has_gradient(w, i))
+            w->ready[i] = us;
+    }
+    sort_order(w, rank);
+    if (out->n) out->backward_us = larger(out->backward_us, w->ready[out->order[out->n - 1]]);
     free(rank);
 }
 
-static void report_unmatched(const struct walk *w, struct diags *d) {
-    uint32_t n = profile_size(w->profile), unmatched = 0, first = 0;
-    for (uint32_t i = n; i-- > 0;)
-        if (!w->matched[i]) unmatched++, first = i;
+/* "'a', 'b' and 3 more" */
+static const char *examples(const struct walk *w, struct arena *a, uint32_t unmatched) {
+    const char *list = "";
+    uint32_t shown = 0;
+    for (uint32_t i = 0; i < profile_size(w->profile) && shown < 3; i++) {
+        if (w->matched[i]) continue;
+        list = arena_printf(a, "%s%s'%s'", list, shown ? ", " : "", profile_name(w->profile, i));
+        shown++;
+    }
+    return shown < unmatched ? arena_printf(a, "%s and %u more", list, unmatched - shown) : list;
+}
+
+static void report_names(const struct walk *w, struct diags *d) {
+    uint32_t n = profile_size(w->profile), unmatched = 0;
+    const char *trace = w->profile->trace;
+    for (uint32_t i = 0; i < n; i++) unmatched += !w->matched[i];
+    if (trace && n)
+        diag_plain(d, DIAG_TRACE_MATCHED, trace, "%u of the %u names that have times are the model's", n - unmatched, n);
     if (!unmatched) return;
-    struct diag *x = diag_plain(d, DIAG_PROFILE_UNMATCHED, "--profile",
-                                "%u of %u names in the profile match nothing in the model, the "
-                                "first is '%s'",
-                                unmatched, n, profile_name(w->profile, first));
-    diag_set_help(d, x,
-                  "`node` wants a node's name, or its first output's if it has none; `ready` "
-                  "a parameter's name as `ddpc check` prints it");
+    struct diag *x = diag_plain(d, DIAG_PROFILE_UNMATCHED, trace ? trace : "--profile",
+                                "%u of %u names in the profile match nothing in the model: %s",
+                                unmatched, n, examples(w, &d->arena, unmatched));
+    diag_set_help(d, x, "%s",
+                  trace ? "an ONNX Runtime that optimizes fuses and renames nodes: profile with graph_optimization_level = "
+                          "ORT_DISABLE_ALL; annotations want names as `ddpc check` prints them"
+                        : "`node` wants a node's name, or its first output's if it has none; `ready` "
+                          "a parameter's name as `ddpc check` prints it");
 }
 
 bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,
@@ -274,8 +325,8 @@ bool order_ready(struct program *p, uint32_t step, const struct reach *r, const 
     needs_of(&w, m->main);
     duration_of(&w, m->main);
     out->backward_us = ready_in(&w, m->main, 0);
-    finish_order(&w);
-    if (profile && step == 0) report_unmatched(&w, d);
+    finish_order(&w, ir_text(m, p->steps.at[step].name), d);
+    if (profile && step == 0) report_names(&w, d);
     if (out->unknown_nodes) {
         struct diag *x =
             diag_plain(d, DIAG_UNKNOWN_SIZES, "--device",
