@@ -26,8 +26,9 @@ enum expects { ANY_VALUE, VALUE_OR_CLOSE, KEY_OR_CLOSE, KEY, COMMA_OR_CLOSE, NOT
 struct json_stream {
     struct json j;
     gzFile file;
-    size_t at, end;                 /* in buffer */
-    uint64_t before, line, newline; /* bytes before the buffer; lines so far; where this one begins */
+    size_t at, end; /* in buffer */
+    uint64_t before, line,
+        newline; /* bytes before the buffer; lines so far; where this one begins */
     enum expects expects;
     uint32_t depth, skip_from; /* skip_from: texts at this depth or deeper are not kept */
     bool object[JSON_MAX_DEPTH];
@@ -74,7 +75,7 @@ static bool more(struct json_stream *s) {
     const char *message = gzerror(s->file, &error);
     if (got <= 0 && error != Z_OK && error != Z_STREAM_END) {
         mark(s);
-        bad(s, error == Z_BUF_ERROR   ? "ends in the middle of its gzip data"
+        bad(s, error == Z_BUF_ERROR    ? "ends in the middle of its gzip data"
                : error == Z_DATA_ERROR ? "holds damaged gzip data"
                : error == Z_MEM_ERROR  ? "needs more memory than there is"
                : message && *message   ? "cannot be read to its end"
@@ -181,8 +182,7 @@ static bool escape(struct json_stream *s, uint32_t *high) {
     if (c == 'u' && !code_unit(s, &unit)) return false;
     bool second = c == 'u' && *high && unit >= 0xDC00 && unit < 0xE000;
     if (*high && !second) keep_code_point(s, 0xFFFD);
-    if (second)
-        keep_code_point(s, 0x10000 + ((*high - 0xD800) << 10) + (unit - 0xDC00));
+    if (second) keep_code_point(s, 0x10000 + ((*high - 0xD800) << 10) + (unit - 0xDC00));
     *high = c == 'u' && unit >= 0xD800 && unit < 0xDC00 ? unit : 0;
     if (second || *high) return true;
     const char *known = memchr(from, c, sizeof from - 1);
@@ -247,9 +247,7 @@ static enum json_token word(struct json_stream *s) {
 
 /* ---- structure ------------------------------------------------------------------------------- */
 
-static void after_value(struct json_stream *s) {
-    s->expects = s->depth ? COMMA_OR_CLOSE : NOTHING;
-}
+static void after_value(struct json_stream *s) { s->expects = s->depth ? COMMA_OR_CLOSE : NOTHING; }
 
 static enum json_token open_bracket(struct json_stream *s, bool object) {
     if (s->depth == JSON_MAX_DEPTH) return bad(s, "is nested deeper than 256 brackets");
@@ -260,9 +258,10 @@ static enum json_token open_bracket(struct json_stream *s, bool object) {
 }
 
 static enum json_token close_bracket(struct json_stream *s, char c) {
-    bool may = s->expects == VALUE_OR_CLOSE || s->expects == KEY_OR_CLOSE ||
-               s->expects == COMMA_OR_CLOSE;
-    if (!may || s->object[s->depth - 1] != (c == '}')) return bad(s, "has a bracket that closes nothing");
+    bool may =
+        s->expects == VALUE_OR_CLOSE || s->expects == KEY_OR_CLOSE || s->expects == COMMA_OR_CLOSE;
+    if (!may || s->object[s->depth - 1] != (c == '}'))
+        return bad(s, "has a bracket that closes nothing");
     s->at++;
     s->depth--;
     after_value(s);
@@ -340,7 +339,8 @@ bool json_skip(struct json *j, enum json_token first) {
 bool json_ended(const struct json *j) {
     const struct json_stream *s = j->stream;
     return j->why == ends_early && s->depth == 1 &&
-           (s->expects == COMMA_OR_CLOSE || s->expects == ANY_VALUE || s->expects == VALUE_OR_CLOSE);
+           (s->expects == COMMA_OR_CLOSE || s->expects == ANY_VALUE ||
+            s->expects == VALUE_OR_CLOSE);
 }
 
 bool json_number(const struct json *j, double *out) {

@@ -23,7 +23,8 @@ static str shape_of(const struct profile *f, const struct program *p, uint32_t p
     for (int32_t i = 0; i < t->rank; i++) {
         const struct ir_dim *dim = &m->dim.at[t->dims + (uint32_t)i];
         if (dim->symbol || n + 24 > sizeof text) return 0;
-        n += (size_t)snprintf(text + n, sizeof text - n, i ? "x%lld" : "%lld", (long long)dim->size);
+        n +=
+            (size_t)snprintf(text + n, sizeof text - n, i ? "x%lld" : "%lld", (long long)dim->size);
     }
     str shape;
     return strtab_find(&f->names, text, strlen(text), &shape) ? shape : 0;
@@ -91,32 +92,36 @@ static void report(const struct profile *f, const struct match *best, uint32_t n
                    struct diags *d) {
     struct diag *x;
     const char *help =
-        f->shapeless ? "the trace has gradients but not their shapes: profile with record_shapes=True, or let "
-                       "ddpc.torch.profile write a table"
-                     : "profile the model and the batch that the model's text is of, in one process, with "
-                       "record_shapes=True; or let ddpc.torch.profile write a table";
+        f->shapeless
+            ? "the trace has gradients but not their shapes: profile with record_shapes=True, or "
+              "let "
+              "ddpc.torch.profile write a table"
+            : "profile the model and the batch that the model's text is of, in one process, with "
+              "record_shapes=True; or let ddpc.torch.profile write a table";
     if (!best || best->unknown == n) {
         if (f->all.n) return; /* it has times of names, which order.c counts */
         x = diag_plain(d, DIAG_TRACE_USELESS, f->trace,
-                       "step '%s': the trace gives none of its %u gradients a time; it has %s, %u gradients "
-                       "without a shape",
-                       step, n, f->holds, f->shapeless);
+                       "step '%s': the trace gives none of its %u gradients a time; it has %s",
+                       step, n, f->holds);
         diag_set_help(d, x, "%s", help);
         return;
     }
     x = diag_plain(d, DIAG_TRACE_MATCHED, f->trace,
-                   "step '%s': ready times from %u backward passes; of %u gradients %u by a shape that no other has, "
+                   "step '%s': ready times from %u backward pass%s; of %u gradients %u by a shape "
+                   "that no other has, "
                    "%u by shape and order, %u not known",
-                   step, best->g->passes, n, best->alone, best->in_order, best->unknown);
+                   step, best->g->passes, best->g->passes == 1 ? "" : "es", n, best->alone,
+                   best->in_order, best->unknown);
     if (best->unknown) diag_set_help(d, x, "%s", help);
 }
 
-void profile_match(const struct profile *f, const struct program *p, const char *step,
+bool profile_match(const struct profile *f, const struct program *p, const char *step,
                    const uint32_t *order, uint32_t n, double *us, struct diags *d) {
     struct arena scratch = {0};
     uint32_t shapes = f->names.text.n;
     str *shape = arena_new(&scratch, str, n + 1u);
-    uint32_t *have = arena_new(&scratch, uint32_t, shapes), *taken = arena_new(&scratch, uint32_t, shapes);
+    uint32_t *have = arena_new(&scratch, uint32_t, shapes),
+             *taken = arena_new(&scratch, uint32_t, shapes);
     struct match best = {0};
     for (uint32_t i = 0; i < n; i++) shape[i] = shape_of(f, p, order[i]);
     for (uint32_t g = 0; g < f->gradients.n; g++) {
@@ -126,7 +131,9 @@ void profile_match(const struct profile *f, const struct program *p, const char 
             (m.unknown == best.unknown && m.g->passes > best.g->passes))
             best = m;
     }
-    if (best.g && best.unknown < n) replace(&best, order, n, us);
+    bool known = best.g && best.unknown < n;
+    if (known) replace(&best, order, n, us);
     report(f, best.g ? &best : NULL, n, step, d);
     arena_free(&scratch);
+    return known;
 }

@@ -160,7 +160,8 @@ static double duration_of_node(struct walk *w, ir_node n, uint32_t place) {
     /* Nested trip counts may be anything; their product stays finite. */
     if (trips) return trips * us < LONGEST_US ? trips * us : LONGEST_US;
 
-    bool known = w->profile && (measured(w, n, PROFILE_NODE, &us) || measured_forward(w, n, place, &us));
+    bool known =
+        w->profile && (measured(w, n, PROFILE_NODE, &us) || measured_forward(w, n, place, &us));
     bool active = false;
     for (uint32_t i = 0; i < node->n_inputs && !active; i++)
         active = w->r->ref_flows[node->refs + node->n_outputs + i] && w->needs[ir_inputs(m, n)[i]];
@@ -254,16 +255,23 @@ static void finish_order(struct walk *w, const char *step, struct diags *d) {
         else
             w->ready[i] = 0;
     sort_order(w, rank);
-    if (w->profile && w->profile->trace) profile_match(w->profile, p, step, out->order, out->n, w->ready, d);
+    bool all = w->profile && w->profile->trace &&
+               profile_match(w->profile, p, step, out->order, out->n, w->ready, d);
+    uint32_t named = 0;
     for (uint32_t i = 0; w->profile && i < p->params.n; i++) {
         str name = p->params.at[i].name;
         double us;
-        if (measured_as(w, PROFILE_READY, ir_text(p->m, name), strtab_len(&p->m->strings, name), &us) &&
-            has_gradient(w, i))
+        if (measured_as(w, PROFILE_READY, ir_text(p->m, name), strtab_len(&p->m->strings, name),
+                        &us) &&
+            has_gradient(w, i)) {
             w->ready[i] = us;
+            named++;
+        }
     }
     sort_order(w, rank);
-    if (out->n) out->backward_us = larger(out->backward_us, w->ready[out->order[out->n - 1]]);
+    /* The end of a pass that is measured is its last gradient's. */
+    double last = out->n ? w->ready[out->order[out->n - 1]] : 0;
+    out->backward_us = out->n && (all || named == out->n) ? last : larger(out->backward_us, last);
     free(rank);
 }
 
@@ -284,16 +292,19 @@ static void report_names(const struct walk *w, struct diags *d) {
     const char *trace = w->profile->trace;
     for (uint32_t i = 0; i < n; i++) unmatched += !w->matched[i];
     if (trace && n)
-        diag_plain(d, DIAG_TRACE_MATCHED, trace, "%u of the %u names that have times are the model's", n - unmatched, n);
+        diag_plain(d, DIAG_TRACE_MATCHED, trace,
+                   "%u of the %u names that have times are the model's", n - unmatched, n);
     if (!unmatched) return;
     struct diag *x = diag_plain(d, DIAG_PROFILE_UNMATCHED, trace ? trace : "--profile",
                                 "%u of %u names in the profile match nothing in the model: %s",
                                 unmatched, n, examples(w, &d->arena, unmatched));
     diag_set_help(d, x, "%s",
-                  trace ? "an ONNX Runtime that optimizes fuses and renames nodes: profile with graph_optimization_level = "
-                          "ORT_DISABLE_ALL; annotations want names as `ddpc check` prints them"
-                        : "`node` wants a node's name, or its first output's if it has none; `ready` "
-                          "a parameter's name as `ddpc check` prints it");
+                  trace
+                      ? "an ONNX Runtime that optimizes fuses and renames nodes: profile with "
+                        "graph_optimization_level = "
+                        "ORT_DISABLE_ALL; annotations want names as `ddpc check` prints them"
+                      : "`node` wants a node's name, or its first output's if it has none; `ready` "
+                        "a parameter's name as `ddpc check` prints it");
 }
 
 bool order_ready(struct program *p, uint32_t step, const struct reach *r, const struct device *dev,

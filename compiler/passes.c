@@ -4,7 +4,8 @@
  * pass and fall in the backward pass, so a top-level event whose number is above all before it begins
  * the next pass; one inside another (a reentrant checkpoint) does not. A step of the profiler or of an
  * optimizer ends one, which old traces need: they have no numbers. Where there is none of these, an
- * annotation that comes for the second time begins a pass.
+ * annotation that comes for the second time tells that a pass began, after the longest gap since
+ * the last annotation: there the forward ran.
  *
  * On a CPU a gradient is ready when its AccumulateGrad ends. On a GPU the host is ahead: what it has asked
  * for by then is done when the last kernel so far launched ends. So both the pass's beginning and a
@@ -151,6 +152,8 @@ struct walk {
     double start, end; /* end: of the latest top-level event */
     int64_t highest;
     str thread;
+    double gap,
+        after_gap; /* the longest between top-level events since an annotation, and its end */
     VEC(struct arrival) arrivals;
     VEC(uint32_t) seen; /* by entry: the number of the pass, counted from 1, that had it */
     struct group group[MOST_GROUPS];
@@ -201,17 +204,24 @@ static void open_pass(struct walk *w, double at) {
 
 static void backward(struct walk *w, const struct mark *m) {
     bool top = !w->open || m->at >= w->end;
-    bool same = m->number >= 0 && (w->highest < 0 || m->name == w->thread);
-    if (top && (!w->open || (w->highest >= 0 && same && m->number > w->highest))) open_pass(w, m->at);
+    bool comparable = w->highest >= 0 && m->number >= 0 && m->name == w->thread;
+    if (top && w->open && m->at - w->end > w->gap) {
+        w->gap = m->at - w->end;
+        w->after_gap = m->at;
+    }
+    if (top && (!w->open || (comparable && m->number > w->highest))) open_pass(w, m->at);
     if (top && m->end > w->end) w->end = m->end;
-    if (same && w->highest < 0) w->thread = m->name;
-    if (same && m->number > w->highest) w->highest = m->number;
+    if (w->highest < 0) w->thread = m->name;
+    if (m->name == w->thread && m->number > w->highest) w->highest = m->number;
 }
 
+/* The second time begins a pass where the forward took the time since the last annotation. */
 static void ready(struct walk *w, const struct mark *m) {
     uint32_t entry = (uint32_t)m->number;
     while (w->seen.n <= entry) vec_push(&w->seen, 0);
-    if (!w->open || w->seen.at[entry] == w->f->passes) open_pass(w, m->at);
+    if (!w->open) open_pass(w, m->at);
+    if (w->seen.at[entry] == w->f->passes) open_pass(w, w->gap > 0 ? w->after_gap : m->at);
+    w->gap = 0;
     w->seen.at[entry] = w->f->passes;
     passes_sample(w->p, entry, done(w->p, m->at) - w->start);
 }
@@ -251,7 +261,7 @@ static void finish_group(struct group *g, struct profile *f) {
 }
 
 void passes_finish(struct passes *p, struct profile *f) {
-    struct walk w = {.p = p, .f = f};
+    struct walk w = {.p = p, .f = f, .highest = -1};
     sort_launches(p);
     if (p->marks.n) qsort(p->marks.at, p->marks.n, sizeof *p->marks.at, compare_mark);
     for (uint32_t i = 0; i < p->marks.n && p->marks.at[i].at < p->until; i++) {

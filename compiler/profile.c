@@ -39,7 +39,8 @@ static const char *parse_line(struct profile *f, struct line *line, struct arena
         !keyfile_number(time.text, time.length, &us))
         return "wants a name and a time in µs after its first word";
     if (line_rest(line).length) return "goes on after its time; a name with blanks needs quotes";
-    f->all.at[profile_entry(f, node ? PROFILE_NODE : PROFILE_READY, name.text, name.length)].us = us;
+    uint32_t entry = profile_entry(f, node ? PROFILE_NODE : PROFILE_READY, name.text, name.length);
+    f->all.at[entry].us = us;
     return NULL;
 }
 

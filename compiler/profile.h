@@ -39,7 +39,7 @@ bool trace_read(struct profile *f, struct json *j, const char *path, struct diag
 
 /* passes.c: what trace.c picks out of a trace, and how it becomes times. */
 enum mark_kind { MARK_BREAK, MARK_BACKWARD, MARK_GRADIENT, MARK_READY };
-struct mark { /* BREAK: a step of training or of its optimizer begins */
+struct mark {       /* BREAK: a step of training or of its optimizer begins */
     double at, end; /* µs */
     int64_t number; /* BACKWARD: the forward's sequence number, -1 without; READY: its entry */
     str name;       /* BACKWARD: the forward's thread; GRADIENT: its shape, 0 without */
@@ -47,7 +47,8 @@ struct mark { /* BREAK: a step of training or of its optimizer begins */
 };
 struct launch {
     uint64_t correlation;
-    double host, end; /* when the host asked for the kernel, when the device ended it; -1: not seen */
+    double host,
+        end; /* when the host asked for the kernel, when the device ended it; -1: not seen */
 };
 struct sample {
     uint32_t entry, number;
@@ -57,10 +58,10 @@ enum { MOST_MARKS = 1 << 18, MOST_LAUNCHES = 1 << 18, MOST_SAMPLES = 64, MOST_GR
 struct passes {
     VEC(struct mark) marks;
     VEC(struct launch) launches;
-    uint32_t *slots;   /* of launches, by correlation: index + 1, or 0; 2 × MOST_LAUNCHES of them */
-    double until;      /* where one of the two was full: later passes do not count */
+    uint32_t *slots; /* of launches, by correlation: index + 1, or 0; 2 × MOST_LAUNCHES of them */
+    double until;    /* where one of the two was full: later passes do not count */
     VEC(struct sample) samples; /* of named entries */
-    VEC(uint32_t) counted; /* by entry: its samples so far */
+    VEC(uint32_t) counted;      /* by entry: its samples so far */
 };
 void passes_init(struct passes *p);
 void passes_free(struct passes *p);
@@ -71,8 +72,9 @@ void passes_sample(struct passes *p, uint32_t entry, double us);
 void passes_finish(struct passes *p, struct profile *f);
 
 /* match.c: ready times of a step's gradients. `order` has n parameters in the order that is
- * predicted, `us`, by parameter, what is estimated; what was measured replaces it. */
-void profile_match(const struct profile *f, const struct program *p, const char *step,
+ * predicted, `us`, by parameter, what is estimated; what was measured replaces it, in all of them
+ * or, with false, in none. */
+bool profile_match(const struct profile *f, const struct program *p, const char *step,
                    const uint32_t *order, uint32_t n, double *us, struct diags *d);
 
 #endif

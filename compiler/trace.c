@@ -50,16 +50,17 @@ struct trace {
     const char *path;
     struct diags *d;
     VEC(struct event *) open; /* B without its E so far */
-    uint64_t events, kernels, nodes;
+    uint64_t events;
     struct event event;
 };
 
 static bool complain_at(struct trace *t, uint64_t line, uint64_t column, const char *what) {
-    const char *place = arena_printf(&t->d->arena, "%s:%llu:%llu", t->path, (unsigned long long)line,
-                                     (unsigned long long)column);
+    const char *place = arena_printf(&t->d->arena, "%s:%llu:%llu", t->path,
+                                     (unsigned long long)line, (unsigned long long)column);
     struct diag *x = diag_plain(t->d, DIAG_TRACE, place, "%s", what);
     diag_set_help(t->d, x,
-                  "take the trace again and let the program end by itself, or give a table: lines `node NAME us` "
+                  "take the trace again and let the program end by itself, or give a table: lines "
+                  "`node NAME us` "
                   "and `ready PARAMETER us`; ddpc.torch.profile writes one");
     return false;
 }
@@ -88,7 +89,8 @@ static void time_of(struct trace *t, enum json_token token, bool *has, double *o
 
 static bool whole_of(struct json *j, enum json_token token, int64_t *out) {
     double number;
-    if (token != JSON_NUMBER || !json_number(j, &number) || number < 0 || number > 0x1p53) return false;
+    if (token != JSON_NUMBER || !json_number(j, &number) || number < 0 || number > 0x1p53)
+        return false;
     *out = (int64_t)number;
     return true;
 }
@@ -203,7 +205,11 @@ static bool is_name(const struct event *e, const char *name) {
 static bool name_is_usable(const char *s, size_t n) {
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)s[i++];
-        int rest = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : (c & 0xF0) == 0xE0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : -1;
+        int rest = c < 0x80                ? 0
+                   : c >= 0xC2 && c < 0xE0 ? 1
+                   : (c & 0xF0) == 0xE0    ? 2
+                   : c >= 0xF0 && c < 0xF5 ? 3
+                                           : -1;
         if (rest < 0 || c == 0) return false;
         for (; rest; rest--)
             if (i == n || ((unsigned char)s[i++] & 0xC0) != 0x80) return false;
@@ -224,12 +230,14 @@ static str shape_of(struct trace *t) {
 static bool use(struct trace *t, const struct event *e, bool length) {
     if (!e->bad_time && e->has_time && (!length || (e->has_length && e->dur >= 0))) return true;
     complain_at(t, e->line, e->column,
-                arena_printf(&t->d->arena, "the event '%.*s' has no time and duration in µs",
-                             e->length > 80 ? 80 : (int)e->length, e->name));
+                arena_printf(&t->d->arena, "the event '%.*s' wants a number of µs as `ts`%s",
+                             e->length > 80 ? 80 : (int)e->length, e->name,
+                             length ? ", and one from 0 on as `dur`" : ""));
     return false;
 }
 
-static bool entry_of(struct trace *t, enum profile_kind kind, const char *name, size_t n, uint32_t *out) {
+static bool entry_of(struct trace *t, enum profile_kind kind, const char *name, size_t n,
+                     uint32_t *out) {
     if (t->event.cut || !name_is_usable(name, n)) {
         complain_at(t, t->event.line, t->event.column,
                     t->event.cut ? "this event's name is longer than 4 KiB"
@@ -262,10 +270,10 @@ static bool take(struct trace *t) {
     if ((name = after(e, "node "))) return named(t, PROFILE_NODE, name, e->length - 5);
     if (e->node && e->length > suffix &&
         memcmp(e->name + e->length - suffix, kernel_time, suffix) == 0) {
-        t->nodes++;
         return named(t, PROFILE_FORWARD, e->name, e->length - suffix);
     }
-    bool pause = after(e, "ProfilerStep#") || after(e, "Optimizer.step#") || after(e, "Optimizer.zero_grad#");
+    bool pause = after(e, "ProfilerStep#") || after(e, "Optimizer.step#") ||
+                 after(e, "Optimizer.zero_grad#");
     bool backward = after(e, "autograd::engine::evaluate_function: ");
     bool gradient = is_name(e, "torch::autograd::AccumulateGrad");
     if (pause) {
@@ -273,12 +281,10 @@ static bool take(struct trace *t) {
         passes_mark(&t->passes, (struct mark){e->ts, e->ts, 0, 0, MARK_BREAK});
     } else if (backward || gradient) {
         if (!use(t, e, true)) return false;
-        passes_mark(&t->passes,
-                    (struct mark){e->ts, e->ts + e->dur, e->has_number ? e->number : -1,
-                                  gradient ? shape_of(t) : (str)e->forward_thread,
-                                  gradient ? MARK_GRADIENT : MARK_BACKWARD});
+        passes_mark(&t->passes, (struct mark){e->ts, e->ts + e->dur, e->has_number ? e->number : -1,
+                                              gradient ? shape_of(t) : (str)e->forward_thread,
+                                              gradient ? MARK_GRADIENT : MARK_BACKWARD});
     } else if (e->has_correlation && e->kernel && e->has_stream) {
-        t->kernels++;
         if (after(e, "nccl")) return true;
         if (!use(t, e, true)) return false;
         passes_launch(&t->passes, e->correlation, -1, e->ts + e->dur);
@@ -294,7 +300,8 @@ static bool pair(struct trace *t) {
     struct event *e = &t->event;
     if (e->phase == 'B') {
         if (t->open.n == MOST_OPEN)
-            return complain_at(t, e->line, e->column, "this trace has more than 4096 events that do not end");
+            return complain_at(t, e->line, e->column,
+                               "this trace has more than 4096 events that do not end");
         struct event *copy = malloc(offsetof(struct event, name) + e->length);
         if (!copy) arena_out_of_memory(sizeof *copy);
         copy_event(copy, e);
@@ -317,7 +324,9 @@ static bool pair(struct trace *t) {
 }
 
 static bool one_event(struct trace *t) {
-    if (!read_event(t)) return t->j->why ? complain(t) : complain_at(t, t->j->line, t->j->column, "this event is broken");
+    if (!read_event(t))
+        return t->j->why ? complain(t)
+                         : complain_at(t, t->j->line, t->j->column, "this event is broken");
     t->events++;
     switch (t->event.phase) {
     case 'X':
@@ -365,8 +374,8 @@ static bool read_file(struct trace *t) {
     return found || complain_at(t, 1, 1, "this JSON has no `traceEvents`, so it is no trace");
 }
 
-static const char *count(struct arena *a, uint64_t n, const char *what) {
-    return arena_printf(a, "%llu %s%s", (unsigned long long)n, what, n == 1 ? "" : "s");
+static const char *count(struct arena *a, uint64_t n, const char *one, const char *many) {
+    return arena_printf(a, "%llu %s", (unsigned long long)n, n == 1 ? one : many);
 }
 
 bool trace_read(struct profile *f, struct json *j, const char *path, struct diags *d) {
@@ -381,8 +390,10 @@ bool trace_read(struct profile *f, struct json *j, const char *path, struct diag
     if (ok) {
         f->trace = path;
         passes_finish(&t->passes, f);
-        f->holds = arena_printf(&f->arena, "%s, %s, %s", count(&f->arena, t->events, "event"),
-                                count(&f->arena, f->passes, "backward pass") , count(&f->arena, t->nodes, "node time"));
+        f->holds = arena_printf(&f->arena, "%s, %s, %s without a shape",
+                                count(&f->arena, t->events, "event", "events"),
+                                count(&f->arena, f->passes, "backward pass", "backward passes"),
+                                count(&f->arena, f->shapeless, "gradient", "gradients"));
     }
     for (uint32_t i = 0; i < t->open.n; i++) free(t->open.at[i]);
     vec_free(&t->open);

@@ -8,7 +8,8 @@ if importlib.util.find_spec("torch") is None:
                               name="torch")
 
 from .api import check, export
+from .profile import profile
 from .settings import ddp_settings
 from .watch import GradientError, watch
 
-__all__ = ["GradientError", "check", "ddp_settings", "export", "watch"]
+__all__ = ["GradientError", "check", "ddp_settings", "export", "profile", "watch"]
