@@ -4,7 +4,6 @@
  * anywhere: it looks like a parameter that gets no gradient, and the advice would be to freeze it.
  * Three kinds of mistakes are told apart from what is merely unknown: arithmetic on a mix of values
  * with and without gradients, conditions that are not boolean, trip counts that are not integers.
- * Sizes that do not fit are a warning, since sizes decide times alone.
  * Mixes of float types are left alone. They are as invalid in ONNX, but stale declarations are
  * common in models converted to half precision, and change nothing here. */
 #include "check_types.h"
@@ -91,76 +90,6 @@ static bool check_one(const struct ir_module *m, ir_node n, const struct type_ru
     return true;
 }
 
-static const struct ir_dim *matrix_dim(const struct ir_module *m, ir_node n, uint32_t input,
-                                       int32_t from_end) {
-    const struct ir_type_info *t = &m->type.at[m->value.at[ir_input(m, n, input)].type];
-    bool known = t->kind == IR_TYPE_TENSOR && t->rank >= 2;
-    return known ? &m->dim.at[t->dims + (uint32_t)(t->rank - from_end)] : NULL;
-}
-
-/* Matrix products whose inner sizes are known and differ. */
-static void check_inner_sizes(const struct ir_module *m, ir_node n, struct diags *d) {
-    const char *op = ir_text(m, m->node.at[n].op);
-    bool gemm = strcmp(op, "Gemm") == 0;
-    if ((!gemm && strcmp(op, "MatMul") != 0) || m->node.at[n].n_inputs < 2) return;
-    bool turned_a = gemm && ir_attr_int(m, n, "transA", 0) != 0;
-    bool turned_b = gemm && ir_attr_int(m, n, "transB", 0) != 0;
-    const struct ir_dim *a = matrix_dim(m, n, 0, turned_a ? 2 : 1);
-    const struct ir_dim *b = matrix_dim(m, n, 1, turned_b ? 1 : 2);
-    if (!a || !b || a->symbol || b->symbol || a->size < 0 || b->size < 0 || a->size == b->size)
-        return;
-    const struct ir_node_info *node = &m->node.at[n];
-    struct diag *g = diag_at(d, DIAG_INNER_SIZES, m->ref_loc.at[node->refs + node->n_outputs + 1],
-                             strtab_len(&m->strings, m->value.at[ir_input(m, n, 1)].name),
-                             "'%s' has %lld columns and '%s' %lld rows, as %s multiplies them",
-                             ir_value_name(m, ir_input(m, n, 0)), (long long)a->size,
-                             ir_value_name(m, ir_input(m, n, 1)), (long long)b->size, op);
-    diag_set_help(d, g, "'%s' is %s, '%s' is %s", ir_value_name(m, ir_input(m, n, 0)),
-                  ir_type_text(m, &d->arena, m->value.at[ir_input(m, n, 0)].type),
-                  ir_value_name(m, ir_input(m, n, 1)),
-                  ir_type_text(m, &d->arena, m->value.at[ir_input(m, n, 1)].type));
-}
-
-/* Of two inputs the first sizes that do not fit, each from the end, if operands are broadcast. */
-static bool misfit(const struct ir_module *m, ir_type a, ir_type b, long long *p, long long *q) {
-    const struct ir_type_info *s = &m->type.at[a], *t = &m->type.at[b];
-    for (int32_t i = 1; i <= s->rank && i <= t->rank; i++) {
-        const struct ir_dim *x = &m->dim.at[s->dims + (uint32_t)(s->rank - i)];
-        const struct ir_dim *y = &m->dim.at[t->dims + (uint32_t)(t->rank - i)];
-        *p = x->size;
-        *q = y->size;
-        if (!x->symbol && !y->symbol && *p >= 0 && *q >= 0 && *p != *q && *p != 1 && *q != 1)
-            return true;
-    }
-    return false;
-}
-
-/* Operands that are broadcast, each with the one before it. */
-static void check_broadcast(const struct ir_module *m, ir_node n, struct diags *d) {
-    static const char *const ops[] = {"Add", "Div", "Max", "Mean", "Min",
-                                      "Mul", "Sub", "Sum", "Where"};
-    const struct ir_node_info *node = &m->node.at[n];
-    bool broadcasts = false;
-    for (size_t i = 0; i < sizeof ops / sizeof *ops && !broadcasts; i++)
-        broadcasts = strcmp(ops[i], ir_text(m, node->op)) == 0;
-    if (!broadcasts || ir_attr_find(m, n, "broadcast"))
-        return; /* before opset 7 it may align left */
-    for (uint32_t i = 1; i < node->n_inputs; i++) {
-        ir_value a = ir_input(m, n, i - 1), b = ir_input(m, n, i);
-        long long p, q;
-        if (!misfit(m, m->value.at[a].type, m->value.at[b].type, &p, &q)) continue;
-        struct diag *g =
-            diag_at(d, DIAG_INNER_SIZES, m->ref_loc.at[node->refs + node->n_outputs + i],
-                    strtab_len(&m->strings, m->value.at[b].name),
-                    "'%s' is %s and '%s' %s: %s broadcasts neither %lld to %lld nor back",
-                    ir_value_name(m, a), ir_type_text(m, &d->arena, m->value.at[a].type),
-                    ir_value_name(m, b), ir_type_text(m, &d->arena, m->value.at[b].type),
-                    ir_text(m, node->op), p, q);
-        diag_set_help(d, g, "sizes must be equal, counted from the last dimension, or 1");
-        return;
-    }
-}
-
 bool check_types_node(const struct ir_module *m, ir_node n, const struct type_rule *rule,
                       struct diags *d) {
     bool ok = true;
@@ -168,7 +97,5 @@ bool check_types_node(const struct ir_module *m, ir_node n, const struct type_ru
         if (strcmp(w->op, rule->op) != 0) break;
         ok &= check_one(m, n, w, d);
     }
-    if (ok) check_inner_sizes(m, n, d);
-    if (ok) check_broadcast(m, n, d);
     return ok;
 }

@@ -27,8 +27,10 @@ static void report_shape(struct typer *x, ir_value v, ir_type inferred, ir_node 
                 "'%s' is declared as %s, but %s gives it %s", ir_value_name(m, v),
                 ir_type_text(m, &x->d->arena, value->type), ir_text(m, m->node.at[by].op),
                 ir_type_text(m, &x->d->arena, inferred));
+    const char *name = ir_text(m, m->node.at[by].name);
     if (m->node.at[by].loc != value->loc)
-        diag_add_note(x->d, g, m->node.at[by].loc, "it is made here");
+        diag_add_note(x->d, g, m->node.at[by].loc,
+                      *name ? "it is made here, by '%s'" : "it is made here", name);
     diag_set_help(x->d, g,
                   "correct the declaration, or leave it out: the shape follows from the operator");
 }
@@ -246,9 +248,11 @@ static void infer_node(struct typer *x, ir_node n) {
         x->rules[def].rule = op->flags & OP_ASSUMED ? NULL : shape_rule_of(op->domain, op->name);
         x->rules[def].fold = own ? fold_rule_of(op->name) : NULL;
         x->rules[def].types = own ? check_types_rule(op->name) : NULL;
+        x->rules[def].sizes = own ? check_sizes_rule(op->name) : 0;
         x->rules[def].sequence = own ? types_sequence_rule(op->name) : NULL;
     }
     if (x->rules[def].types && !check_types_node(x->m, n, x->rules[def].types, x->d)) x->ok = false;
+    if (x->rules[def].sizes && x->ok) check_sizes_node(&x->facts, n, x->rules[def].sizes, x->d);
     if (op->out_dtype != OP_DTYPE_BODY)
         infer_operator(x, n, op);
     else

@@ -2,6 +2,7 @@
 #ifndef DDPC_TYPES_H
 #define DDPC_TYPES_H
 
+#include "check_sizes.h"
 #include "check_types.h"
 #include "program.h"
 #include "shapes.h"
@@ -25,6 +26,7 @@ struct typer {
         shape_rule rule;
         const struct fold_rule *fold;
         const struct type_rule *types;
+        uint32_t sizes;
         type_rule_of_sequence sequence;
     } * rules; /* by operator, found when first needed */
 

@@ -36,20 +36,25 @@ static void join_elements(struct typer *x, ir_value a, ir_value b, ir_value out)
     facts_set(&x->facts, out, &p);
 }
 
-/* Of a branch that is known not to run nothing is taken. */
+/* A branch that is known not to run: nothing is taken of it, and sizes need not fit. */
+static void infer_dead(struct typer *x, ir_graph g) {
+    uint32_t before = x->d->all.n;
+    bool ok = x->ok;
+    types_infer_graph(x, g);
+    if (ok == x->ok) diags_take_back(x->d, before);
+}
+
 static void infer_if(struct typer *x, ir_node n) {
     struct ir_module *m = x->m;
     ir_graph yes = ir_subgraph(m, n, "then_branch"), no = ir_subgraph(m, n, "else_branch");
     struct elements condition;
-    types_infer_graph(x, yes);
-    types_infer_graph(x, no);
     if (facts_elements(&x->facts, ir_input(m, n, 0), &condition) && condition.n == 1 &&
         condition.at[0].known) {
-        if (condition.at[0].n)
-            no = yes;
-        else
-            yes = no;
+        infer_dead(x, condition.at[0].n ? no : yes);
+        yes = no = condition.at[0].n ? yes : no;
     }
+    types_infer_graph(x, yes);
+    if (no != yes) types_infer_graph(x, no);
     for (uint32_t i = 0; i < m->node.at[n].n_outputs; i++) {
         ir_value a = graph_output(m, yes, i), b = graph_output(m, no, i),
                  out = node_output(m, n, i);
