@@ -49,6 +49,12 @@ bool device_read(struct device *t, const char *name_or_file, struct diags *d);
 double cost_backward_us(const struct program *p, const struct device *dev, ir_node n,
                         const bool *needs, bool *unknown);
 
+/* needs.c: which values a parameter that trains precedes; `trains` is by parameter, `needs` by value,
+ * all false before. */
+void needs_find(const struct program *p, const bool *trains, bool *needs);
+/* How often a loop's body runs in one execution, as far as is known, else 1. */
+double order_trips(const struct ir_module *m, ir_node n);
+
 /* order.c: when each parameter's gradient is ready, counted from the start of backward. */
 struct ready_times {
     double *us;      /* by parameter; 0 where it has no gradient */

@@ -11,9 +11,8 @@
  * first iteration, the last one that runs. Trips are a literal or a known size of a tensor
  * (which --dim can make known), else 1.
  *
- * Three linear walks over all graphs: forwards for which values want a gradient at all (autograd
- * does not run the backward of what no parameter precedes), then bodies before their nodes for
- * durations, then the times themselves. */
+ * Three linear walks over all graphs: needs.c's forwards (autograd does not run the backward of what
+ * no parameter precedes), then bodies before their nodes for durations, then the times themselves. */
 #include "control.h"
 #include "facts.h"
 #include "profile.h"
@@ -39,48 +38,6 @@ static bool is_op(const struct ir_module *m, ir_node n, const char *op) {
     return strcmp(ir_text(m, m->node.at[n].op), op) == 0;
 }
 
-/* ---- what wants a gradient ------------------------------------------------------------------- */
-
-static void needs_of(struct walk *w, ir_graph g);
-
-static void needs_of_node(struct walk *w, ir_node n) {
-    const struct ir_module *m = w->m;
-    const struct ir_node_info *node = &m->node.at[n];
-    const struct op_def *def = op_get(w->p->ops, node->def);
-    bool any = false, bodies = false;
-    ir_graph g;
-    for (uint32_t k = 0; (g = control_graph(m, n, k)); k++) {
-        /* What a body gets may want a gradient if anything given to the node does; a loop may carry
-         * a body's parameter round, which counts as well. */
-        const struct ir_graph_info *body = &m->graph.at[g];
-        bool carries = is_op(m, n, "Loop") || is_op(m, n, "Scan");
-        for (uint32_t i = 0; i < node->n_inputs && !carries; i++)
-            carries = w->needs[ir_inputs(m, n)[i]];
-        for (uint32_t i = 0; i < body->n_inputs; i++) {
-            ir_value v = m->decl.at[body->inputs + i].value;
-            w->needs[v] = carries && ir_type_carries_gradient(m, m->value.at[v].type);
-        }
-        needs_of(w, g);
-        for (uint32_t i = 0; i < body->n_outputs; i++)
-            any |= w->needs[m->decl.at[body->outputs + i].value];
-        bodies = true;
-    }
-    for (uint32_t i = 0; i < node->n_inputs && !any && !bodies; i++)
-        any = w->needs[ir_inputs(m, n)[i]] && op_input_of(w->p->ops, node->def, i)->rule != OP_STOP;
-    for (uint32_t i = 0; i < node->n_outputs; i++) {
-        ir_value v = ir_outputs(m, n)[i];
-        if (!v || w->p->param_of[v]) continue; /* a parameter wants one by itself */
-        w->needs[v] =
-            any && op_output_carries(def, i) && ir_type_carries_gradient(m, m->value.at[v].type);
-    }
-}
-
-static void needs_of(struct walk *w, ir_graph g) {
-    const struct ir_graph_info *graph = &w->m->graph.at[g];
-    for (uint32_t i = 0; i < graph->n_nodes; i++)
-        needs_of_node(w, w->m->node_list.at[graph->nodes + i]);
-}
-
 /* ---- how long things take -------------------------------------------------------------------- */
 
 /* The size of dimension `axis` (from the end if negative) where it is known. */
@@ -93,7 +50,7 @@ static bool size_of(const struct ir_module *m, ir_value v, int64_t axis, int64_t
     return !dim->symbol && dim->size >= 0;
 }
 
-static double trips_of(const struct ir_module *m, ir_node n) {
+double order_trips(const struct ir_module *m, ir_node n) {
     int64_t trips = 1;
     if (is_op(m, n, "Loop")) {
         if (!facts_number(m, ir_input(m, n, 0), &trips)) return 1;
@@ -153,7 +110,7 @@ static double duration_of_node(struct walk *w, ir_node n, uint32_t place) {
     double us = 0, trips = 0;
     ir_graph g;
     for (uint32_t k = 0; (g = control_graph(m, n, k)); k++) {
-        if (!trips) trips = trips_of(m, n);
+        if (!trips) trips = order_trips(m, n);
         double body = duration_of(w, g);
         if (body > us) us = body;
     }
@@ -328,12 +285,9 @@ bool order_ready(struct program *p, uint32_t step, const struct reach *r, const 
         .matched = arena_new(&scratch, bool, (profile ? profile_size(profile) : 0) + 1u),
         .out = out,
     };
-    for (ir_value v = 1; v < m->value.n; v++) {
-        uint32_t i = p->param_of[v];
-        w.needs[v] = i && p->params.at[i - 1].kind == PARAM_PARAMETER &&
-                     r->gradient[i - 1].class != GRAD_FROZEN;
-    }
-    needs_of(&w, m->main);
+    bool *trains = arena_new(&scratch, bool, p->params.n + 1u);
+    for (uint32_t i = 0; i < p->params.n; i++) trains[i] = r->gradient[i].class != GRAD_FROZEN;
+    needs_find(p, trains, w.needs);
     duration_of(&w, m->main);
     out->backward_us = ready_in(&w, m->main, 0);
     finish_order(&w, ir_text(m, p->steps.at[step].name), d);

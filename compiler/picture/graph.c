@@ -10,6 +10,7 @@
  * nothing on: what nothing trainable precedes (masks, indices) would have no gradient anyway. That an
  * operator only asks for a shape is not worth a mark. */
 #include "graph.h"
+#include "cost.h"
 #include "reason.h"
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ struct folder {
     ir_node *only, *last;      /* by vertex: its first node, its last */
     uint32_t *fold, *fold_for; /* by module: its vertex, and in which graph (or 0) */
     uint32_t *body_of;         /* by graph: its vertex */
-    bool *carries;             /* by value: a trainable parameter precedes it */
+    bool *needs;               /* by value: a trainable parameter precedes it */
     uint32_t run_length, place;
     VEC(struct way) ways;
     VEC(struct reads) reads;
@@ -290,39 +291,6 @@ static void describe(struct folder *f) {
 
 /* ---- edges ----------------------------------------------------------------------------------- */
 
-static void carry_graph(struct folder *f, ir_graph g) {
-    const struct ir_module *m = f->m;
-    const struct ir_graph_info *graph = &m->graph.at[g];
-    for (uint32_t i = 0; i < graph->n_nodes; i++) {
-        ir_node n = m->node_list.at[graph->nodes + i];
-        const struct ir_node_info *node = &m->node.at[n];
-        bool holds = false, any = false;
-        ir_graph body;
-        for (uint32_t k = 0; k < node->n_inputs; k++) any |= f->carries[ir_inputs(m, n)[k]];
-        for (uint32_t k = 0; (body = control_graph(m, n, k)); k++, holds = true) {
-            const struct ir_graph_info *inner = &m->graph.at[body];
-            for (uint32_t j = 0; j < inner->n_inputs; j++) {
-                ir_value v = m->decl.at[inner->inputs + j].value;
-                f->carries[v] = any && f->flow.type_carries[m->value.at[v].type];
-            }
-            carry_graph(f, body);
-            for (uint32_t j = 0; j < inner->n_outputs; j++)
-                any |= f->carries[m->decl.at[inner->outputs + j].value];
-        }
-        for (uint32_t k = 0; !holds && any && k < node->n_inputs; k++) {
-            if (!f->carries[ir_inputs(m, n)[k]] || cut_at_input(&f->flow, n, k)) continue;
-            for (uint32_t o = 0; o < node->n_outputs; o++)
-                if (ir_outputs(m, n)[o] && flow_connects(&f->flow, n, k, o) &&
-                    !cut_at_output(&f->flow, n, o))
-                    f->carries[ir_outputs(m, n)[o]] = true;
-        }
-        for (uint32_t o = 0; holds && any && o < node->n_outputs; o++) {
-            ir_value v = ir_outputs(m, n)[o];
-            f->carries[v] = v && f->flow.type_carries[m->value.at[v].type];
-        }
-    }
-}
-
 static bool flows(const struct folder *f, uint32_t ref) {
     for (uint32_t s = 0; s < f->p->steps.n; s++)
         if (f->reach[s].ref_flows[ref]) return true;
@@ -339,7 +307,7 @@ static struct cut cut_of(const struct folder *f, ir_node n, uint32_t input) {
     const struct ir_node_info *node = &f->m->node.at[n];
     const char *op = ir_text(f->m, node->op);
     ir_value v = ir_inputs(f->m, n)[input];
-    if (!f->carries[v] || control_graph(f->m, n, 0) || !strcmp(op, "Shape") || !strcmp(op, "Size"))
+    if (!f->needs[v] || control_graph(f->m, n, 0) || !strcmp(op, "Shape") || !strcmp(op, "Size"))
         return (struct cut){0};
     if (cut_at_input(&f->flow, n, input))
         return (struct cut){.kind = CUT_INPUT, .node = n, .index = input, .value = v};
@@ -517,18 +485,15 @@ void graph_build(struct graph *g, struct program *p, struct branches *b, const s
     f.body_of = arena_new(&f.scratch, uint32_t, m->graph.n + 1);
     f.fold = arena_new(&f.scratch, uint32_t, f.modules.parent.n);
     f.fold_for = arena_new(&f.scratch, uint32_t, f.modules.parent.n);
-    f.carries = arena_new(&f.scratch, bool, m->value.n + 1);
+    f.needs = arena_new(&f.scratch, bool, m->value.n + 1);
     choose_depth(&f, depth);
     count_params(&f);
     describe(&f);
 
     flow_make(&f.flow, p, 0, b);
-    for (ir_value v = 1; v < m->value.n; v++) {
-        uint32_t param = p->param_of[v];
-        f.carries[v] = param && p->params.at[param - 1].kind != PARAM_BUFFER &&
-                       advice->class[param - 1] != GRAD_FROZEN;
-    }
-    carry_graph(&f, m->main);
+    bool *trains = arena_new(&f.scratch, bool, p->params.n + 1);
+    for (uint32_t i = 0; i < p->params.n; i++) trains[i] = advice->class[i] != GRAD_FROZEN;
+    needs_find(p, trains, f.needs);
     connect_nodes(&f);
     connect_outputs(&f);
     merge_ways(&f);

@@ -16,6 +16,7 @@ enum flag_group {
     F_SIMULATE = 256,
     F_FMT = 512,
     F_GRAPH = 1024,
+    F_MACHINE = 2048, /* what it runs on */
 };
 
 enum flag_kind {

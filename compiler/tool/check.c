@@ -36,8 +36,9 @@ static int report(struct tool *t, struct compilation *c, int format, struct gate
     struct tool_output out;
     int exit_code = TOOL_USAGE;
     advices_give(&c->program, c->reach, &a);
-    if (gate_judge(g, t, c, &a) && tool_output_open(t, &out, t->output)) {
-        struct check_report r = {t, c, &a, g, out.file};
+    const struct check_stock *stock = check_stock(t, c, &a);
+    if (stock && gate_judge(g, t, c, &a) && tool_output_open(t, &out, t->output)) {
+        struct check_report r = {t, c, &a, stock, g, out.file};
         void (*const forms[])(const struct check_report *) = {check_text, check_json, check_sarif};
         forms[format](&r);
         if (tool_output_close(&out, true)) {

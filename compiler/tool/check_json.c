@@ -84,7 +84,26 @@ static json_t *ddp(struct tool *t, const struct compilation *c, const struct adv
                      "parameters_to_ignore", ignore);
 }
 
-static json_t *step(struct tool *t, struct compilation *c, const struct advices *a, uint32_t s) {
+static json_t *flag_walk(const struct flag_walk *w) {
+    if (w->nodes <= 0) return json_null();
+    return json_pack("{s:I, s:I, s:f}", "nodes", (json_int_t)w->nodes, "edges",
+                     (json_int_t)w->edges, "us", w->us);
+}
+
+static json_t *ddp_buckets(struct tool *t, const struct compilation *c,
+                           const struct stock_buckets *b) {
+    bool known = b->cap_mib > 0;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i}", "topology", text(t, c->topology.name),
+                     "device", text(t, c->device.name), "bucket_cap_mb",
+                     known ? json_integer(b->cap_mib) : json_null(), "predicted_us",
+                     known ? json_real(b->finish_us) : json_null(), "default_us",
+                     known ? json_real(b->default_us) : json_null(), "gain",
+                     known ? json_real(1 - b->finish_us / b->default_us) : json_null(),
+                     "unknown_sizes", (int)b->unknown_nodes);
+}
+
+static json_t *step(struct tool *t, struct compilation *c, const struct advices *a,
+                    const struct check_stock *stock, uint32_t s) {
     const struct step *at = &c->program.steps.at[s];
     json_t *losses = json_array(), *params = json_array();
     for (uint32_t i = 0; i < at->losses.n; i++)
@@ -96,6 +115,8 @@ static json_t *step(struct tool *t, struct compilation *c, const struct advices 
     json_object_set_new(o, "losses", losses);
     json_object_set_new(o, "parameters", params);
     json_object_set_new(o, "ddp", ddp(t, c, &a->step[s]));
+    json_object_set_new(o, "flag_walk", flag_walk(&stock[s].walk));
+    json_object_set_new(o, "ddp_buckets", ddp_buckets(t, c, &stock[s].buckets));
     return o;
 }
 
@@ -128,7 +149,7 @@ void check_json(const struct check_report *r) {
         json_array_append_new(not_taken, text(t, c->program.not_taken.at[i]));
     for (uint32_t i = 0; i < denied->n; i++) json_array_append_new(reasons, text(t, denied->at[i]));
     for (uint32_t s = 0; s < c->program.steps.n; s++)
-        json_array_append_new(steps, step(t, c, a, s));
+        json_array_append_new(steps, step(t, c, a, r->stock, s));
     json_t *root = json_object();
     const char *model = t->options.from_list ? t->options.from_list : c->source.name;
     json_object_set_new(root, "format_version", json_string("1.0"));

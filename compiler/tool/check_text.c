@@ -17,6 +17,7 @@
 enum { MAX_WHY = 40, MAX_NOT_TAKEN = 5, NAMES_IN_GROUP = 3, NAMES_IN_PASTE = 6 };
 
 struct report {
+    const struct check_report *report;
     struct tool *t;
     struct compilation *c;
     const struct advices *a;
@@ -207,6 +208,10 @@ static void put_flags(struct report *r, const struct advice *a) {
                   "p.requires_grad and p.grad is None] must be []\n",
                   line(r));
     }
+    const char *walk = check_walk_text(r->report), *buckets = check_buckets_text(r->report, 0);
+    if (walk) fprintf(line(r), "# %s\n", walk);
+    if (buckets && r->a->n_steps == 1 && a->verdict != VERDICT_UNKNOWN)
+        fprintf(line(r), "# %s\n", buckets);
     if (a->verdict == VERDICT_NOT_NEEDED && a->returned.n &&
         r->c->program.evidence != EVIDENCE_OBSERVED)
         fprintf(line(r),
@@ -392,7 +397,7 @@ static void put_steps(struct report *r) {
 void check_text(const struct check_report *report) {
     const struct advices *a = report->a;
     const struct program *p = &report->c->program;
-    struct report r = {report->t, report->c, a, report->out, NULL};
+    struct report r = {report, report->t, report->c, a, report->out, NULL};
     bool several = a->n_steps > 1;
     section(&r, "VERDICT");
     line(&r);
