@@ -1,6 +1,5 @@
 /* --dim B=32: a symbol is replaced by a number wherever it stands, before types are inferred. */
 #include "types.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,21 +9,43 @@ struct dim_flag {
     bool used;
 };
 
+/* Rules for shapes take a larger one for nonsense (shape_rules.h). */
+enum { LARGEST_SIZE = 1 << 30 };
+
 static bool parse_dim_flag(const struct ir_module *m, const char *text, struct dim_flag *out,
                            struct diags *d) {
     const char *equals = strrchr(text, '=');
     char *end = NULL;
-    errno = 0;
-    long long size = equals ? strtoll(equals + 1, &end, 10) : -1;
-    if (!equals || equals == text || end == equals + 1 || *end || errno || size < 0) {
+    long long size = equals ? strtoll(equals + 1, &end, 10) : -1; /* saturates */
+    if (!equals || equals == text || end == equals + 1 || *end) {
         struct diag *e =
             diag_plain(d, DIAG_DIM_FLAG, "--dim", "'%s' is not of the form NAME=SIZE", text);
         diag_set_help(d, e, "write --dim B=32");
         return false;
     }
+    if (size < 0 || size > LARGEST_SIZE) {
+        struct diag *e = diag_plain(d, DIAG_DIM_FLAG, "--dim", "'%s' is not a size", equals + 1);
+        diag_set_help(d, e, "sizes are from 0 to %d", LARGEST_SIZE);
+        return false;
+    }
     out->size = size;
     if (!strtab_find(&m->strings, text, (size_t)(equals - text), &out->symbol)) out->symbol = 0;
     return true;
+}
+
+/* Whether an earlier flag gives the same symbol another size. */
+static bool contradicts_earlier(const struct dim_flag *flags, uint32_t i, const char *text,
+                                struct diags *d) {
+    for (uint32_t k = 0; k < i; k++) {
+        if (!flags[i].symbol || flags[k].symbol != flags[i].symbol) continue;
+        if (flags[k].size == flags[i].size) continue;
+        struct diag *e = diag_plain(d, DIAG_DIM_FLAG, "--dim",
+                                    "'%s' contradicts an earlier --dim, which says %lld", text,
+                                    (long long)flags[k].size);
+        diag_set_help(d, e, "a name is one size wherever it stands; leave one of the two out");
+        return true;
+    }
+    return false;
 }
 
 static void unused_dim_flag(const struct ir_module *m, const char *text, struct diags *d) {
@@ -59,8 +80,9 @@ static ir_type replace_dims(struct ir_module *m, ir_type t, struct dim_flag *fla
     VEC(struct ir_dim) dims = {0};
     for (int32_t i = 0; i < info.rank; i++) {
         struct ir_dim d = m->dim.at[info.dims + (uint32_t)i];
-        for (uint32_t k = 0; k < n && d.symbol; k++)
-            if (flags[k].symbol == d.symbol) {
+        str symbol = d.symbol;
+        for (uint32_t k = 0; k < n && symbol; k++)
+            if (flags[k].symbol == symbol) {
                 d = (struct ir_dim){.size = flags[k].size};
                 flags[k].used = changed = true;
             }
@@ -78,7 +100,9 @@ bool types_apply_dims(struct ir_module *m, const struct options *o, struct diags
     ir_type *done = calloc(m->type.n, sizeof *done);
     if (!flags || !done) arena_out_of_memory(m->type.n * sizeof *done);
     bool ok = true;
-    for (uint32_t i = 0; i < n; i++) ok &= parse_dim_flag(m, o->dim.at[i], &flags[i], d);
+    for (uint32_t i = 0; i < n; i++)
+        ok &= parse_dim_flag(m, o->dim.at[i], &flags[i], d) &&
+              !contradicts_earlier(flags, i, o->dim.at[i], d);
     if (ok) {
         for (ir_value v = 1; v < m->value.n; v++)
             m->value.at[v].type = replace_dims(m, m->value.at[v].type, flags, n, done);
