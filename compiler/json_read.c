@@ -84,14 +84,26 @@ static bool more(struct json_stream *s) {
     return got > 0;
 }
 
-static bool blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+/* What a byte is, where most of the time goes. */
+enum { BLANK = 1, WORD = 2, STOPS_STRING = 4 };
+static const unsigned char class[256] = {
+    [' '] = BLANK,        ['\t'] = BLANK,
+    ['\r'] = BLANK,       ['\n'] = BLANK | STOPS_STRING,
+    ['"'] = STOPS_STRING, ['\\'] = STOPS_STRING,
+    ['-'] = WORD,         ['+'] = WORD,
+    ['.'] = WORD,         ['0' ... '9'] = WORD,
+    ['a' ... 'z'] = WORD, ['A' ... 'Z'] = WORD,
+};
+static bool is(char c, unsigned char what) { return class[(unsigned char)c] & what; }
 
 static void skip_blanks(struct json_stream *s) {
-    while (more(s) && blank(s->buffer[s->at]))
-        if (s->buffer[s->at++] == '\n') {
-            s->line++;
-            s->newline = s->before + s->at;
-        }
+    do {
+        while (s->at < s->end && is(s->buffer[s->at], BLANK))
+            if (s->buffer[s->at++] == '\n') {
+                s->line++;
+                s->newline = s->before + s->at;
+            }
+    } while (s->at == s->end && more(s));
 }
 
 int json_peek(struct json *j) {
@@ -100,7 +112,7 @@ int json_peek(struct json *j) {
     size_t from = s->at;
     if (s->end - s->at >= 3 && memcmp(s->buffer + s->at, "\xef\xbb\xbf", 3) == 0) from += 3;
     for (size_t i = from; i < s->end; i++)
-        if (!blank(s->buffer[i])) {
+        if (!is(s->buffer[i], BLANK)) {
             if (s->buffer[i] == '{' || s->buffer[i] == '[') s->at = from;
             return (unsigned char)s->buffer[i];
         }
@@ -199,7 +211,7 @@ static bool string(struct json_stream *s) {
     while (more(s)) {
         const char *from = s->buffer + s->at;
         size_t n = s->end - s->at, i = 0;
-        while (i < n && from[i] != '"' && from[i] != '\\' && from[i] != '\n') i++;
+        while (i < n && !is(from[i], STOPS_STRING)) i++;
         if (high && (i || from[0] != '\\')) {
             keep_code_point(s, 0xFFFD);
             high = 0;
@@ -220,19 +232,14 @@ static bool string(struct json_stream *s) {
     return false;
 }
 
-static bool is_word(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '+' || c == '.';
-}
-
 static enum json_token word(struct json_stream *s) {
     static const char *const known[] = {"true", "false",    "null",      "NaN", "nan",
                                         "-nan", "Infinity", "-Infinity", "inf", "-inf"};
     uint32_t skip_from = s->skip_from; /* words are looked at even where they are passed over */
     s->skip_from = UINT32_MAX;
-    while (more(s) && is_word(s->buffer[s->at])) {
+    while (more(s) && is(s->buffer[s->at], WORD)) {
         size_t from = s->at;
-        while (s->at < s->end && is_word(s->buffer[s->at])) s->at++;
+        while (s->at < s->end && is(s->buffer[s->at], WORD)) s->at++;
         keep(s, s->buffer + from, s->at - from);
     }
     s->skip_from = skip_from;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `cmake --build build --target bench` prints: how fast ddpc reads and compiles texts, and how fast onnx's own
 parser reads one of them, as medians of several runs; how long 100,000 gradients take to schedule and to verify; and
-what schedules lose where predictions are off.
+what schedules lose where predictions are off; and how fast a profiler's trace is read.
 
 usage: bench.py BUILD TEXTS [PYTHON]    BUILD: where bench_read and ddpc are; TEXTS: a folder for the generated texts;
                                         PYTHON: one that has the package onnx, to compare with
@@ -18,6 +18,7 @@ import subprocess
 import sys
 
 RUNS = 5
+TRACE_MB = 500
 BERT = {"bert, 200,000 nodes": "layers=5263 hidden=64 heads=4 vocabulary=1000"}
 SCHEDULED = ("resnet50", "bert-large", "gpt2-xl")
 DEEP = {"deep, 200,000 nodes": 200_000, "deep, 500,000 nodes": 500_000, "deep, 1,000,000 nodes": 1_000_000}
@@ -60,9 +61,20 @@ def generate(folder):
     return texts
 
 
-def compile_once(ddpc, path):
+def traces(folder):
+    """A trace of PyTorch's profiler, plain and packed; MB are those of the plain one."""
+    plain, packed = folder / "trace.json", folder / "trace.json.gz"
+    if not packed.exists():
+        with open(plain, "w") as out:
+            subprocess.run([sys.executable, str(HERE / "trace.py"), str(TRACE_MB)], check=True, stdout=out)
+        with open(packed, "wb") as out:
+            subprocess.run(["gzip", "-1", "-c", str(plain)], check=True, stdout=out)
+    return {"trace": plain, "trace, packed by gzip": packed}
+
+
+def compile_once(ddpc, path, plan=None, *flags):
     """(processor, wall) seconds of the process, and what --stats=json says."""
-    command = [ddpc, path, "-o", path.with_suffix(".plan"), "--stats=json"]
+    command = [ddpc, path, "-o", plan or path.with_suffix(".plan"), "--stats=json", *flags]
     before, start = os.times(), os.times().elapsed
     stats = subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
     after = os.times()
@@ -102,6 +114,14 @@ def main(build, texts, python=""):
         print(f"  {name:22} {cpu:6.2f} ({wall:.2f}) {stats[0]['nodes'] / cpu:10,.0f} {peak:7.0f}  {shown}", flush=True)
     half, whole = compiling["deep, 500,000 nodes"], compiling["deep, 1,000,000 nodes"]
     print(f"  twice the nodes take {whole[0] / half[0]:.2f} ({whole[1] / half[1]:.2f}) times as long")
+
+    print(f"\nprofiles, medians of {RUNS}       MB      MB/s       peak MB")
+    for name, path in traces(folder).items():
+        model = HERE.parents[1] / "samples/mlp.ir"
+        runs = [compile_once(build / "ddpc", model, folder / "mlp.plan", "--profile", path) for _ in range(RUNS)]
+        cpu, wall = median([times for times, _ in runs])
+        peak = max(stats["peak_rss_bytes"] for _, stats in runs) / 1e6
+        print(f"  {name:24} {TRACE_MB:6} {TRACE_MB / cpu:7.0f} ({TRACE_MB / wall:4.0f}) {peak:9.1f}", flush=True)
 
     print(flush=True)
     subprocess.run([str(build / "bench_schedule")], check=True)
