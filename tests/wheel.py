@@ -43,7 +43,8 @@ def try_out(wheel, site):
     for file in ("LICENSE", "NOTICE"):
         assert list(site.glob(f"ddpc-*.dist-info/licenses/{file}")), file
     needed = run("readelf", "-d", site / "ddpc" / "bin" / "ddpc")
-    assert not any(library in needed for library in ("jansson", "libz")), f"the wheel needs a library of the machine that it lands on:\n{needed}"
+    assert not any(library in needed for library in ("jansson", "libz")), \
+        f"the wheel needs a library of the machine that it lands on:\n{needed}"
 
 
 try:
