@@ -226,7 +226,7 @@ static void put_trunk(const struct picture *p, const struct layout *l, const str
 static void put_edges(struct picture *p, const struct box *b, double x, double y, bool flows) {
     const struct layout *l = &b->layout;
     const struct lifted *lifted = &p->lifted.at[b->edge];
-    const char *line = flows ? "edge s-flow" : "edge dash s-none";
+    const char *line = flows ? "g-edge s-flow" : "g-edge g-dash s-none";
     uint32_t *reach = arena_new(&p->a, uint32_t, l->n + 1);
     for (uint32_t i = 0; i < l->n_edges; i++) {
         const struct layout_edge *e = &l->edge[i];
@@ -323,10 +323,10 @@ static void put_vertex(struct picture *p, uint32_t i, const struct layout_node *
     for (uint32_t c = 0; c < GRAPH_N_CLASSES; c++)
         if (v->params && v->class[c] == v->params)
             snprintf(class, sizeof class, "f-t-%s s-%s", graph_class_name(c), graph_class_name(c));
-    const char *more = v->kind == GRAPH_UNREAD                             ? " dash"
-                       : v->kind == GRAPH_INPUT || v->kind == GRAPH_OUTPUT ? " round"
+    const char *more = v->kind == GRAPH_UNREAD                             ? " g-dash"
+                       : v->kind == GRAPH_INPUT || v->kind == GRAPH_OUTPUT ? " g-round"
                                                                            : "";
-    if (v->loss) snprintf(class, sizeof class, "f-t-loss s-loss thick");
+    if (v->loss) snprintf(class, sizeof class, "f-t-loss s-loss g-thick");
     strcat(class, more);
     if (v->kind == GRAPH_FOLD) { /* a sheet behind it */
         width -= 4;
@@ -376,7 +376,7 @@ static void put_sample(struct picture *p, uint32_t k, double x, double y, const 
         svg_rect(p->out, x, y, BAR, 12, class, NULL);
     } else if (k < GRAPH_N_CLASSES + 2)
         svg_line(p->out, x, y + 6, x + 22, y + 6,
-                 k == GRAPH_N_CLASSES ? "edge s-flow" : "edge dash s-none");
+                 k == GRAPH_N_CLASSES ? "g-edge s-flow" : "g-edge g-dash s-none");
     else
         fprintf(p->out, "<circle class=\"f-cut\" cx=\"%.2f\" cy=\"%.2f\" r=\"%d\"/>\n", x + 11,
                 y + 6, MARK - 1);
@@ -454,9 +454,9 @@ void graph_svg(struct graph *g, FILE *out) {
                          ? arena_printf(&p.a, "; folded to depth %u of %u", g->depth, g->max_depth)
                          : "");
     svg_open(out, width, height, title, what, colors, sizeof colors / sizeof *colors);
-    fputs("<style>.ddpc rect{stroke-width:1}.ddpc .thick{stroke-width:2}.ddpc .round{rx:9px}.ddpc "
-          ".edge{fill:none;"
-          "stroke-width:1.4}.ddpc .dash{stroke-dasharray:4 3}</style>\n",
+    fputs("<style>.ddpc .g-thick{stroke-width:2}.ddpc .g-round{rx:9px}.ddpc "
+          ".g-edge{fill:none;"
+          "stroke-width:1.4}.ddpc .g-dash{stroke-dasharray:4 3}</style>\n",
           out);
     put_text(&p, MARGIN, MARGIN + SVG_HEAD, width - 2 * MARGIN, "f-ink head", SVG_HEAD, name);
     put_text(&p, MARGIN, MARGIN + SVG_HEAD + LINE + 2, width - 2 * MARGIN, "f-muted", SVG_TEXT,

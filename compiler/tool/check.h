@@ -27,6 +27,10 @@ void check_text(const struct check_report *r);
 void check_json(const struct check_report *r);
 void check_sarif(const struct check_report *r);
 
+/* Parts of the text: the verdict of one of the report's advices in a line, and what to paste. */
+void check_verdict(const struct check_report *r, const struct advice *a);
+void check_paste(const struct check_report *r);
+
 /* What the policy and the baseline had to say: sections of the text, keys of the JSON. */
 void gate_text(const struct check_report *r);
 void gate_json(const struct check_report *r, json_t *root);
@@ -36,7 +40,8 @@ void gate_json(const struct check_report *r, json_t *root);
 struct check_stock *check_stock(struct tool *t, struct compilation *c, const struct advices *a);
 /* Lines about it for people, without ends of lines; NULL where there is nothing worth a line. */
 const char *check_walk_text(const struct check_report *r);
-const char *check_buckets_text(const struct check_report *r, uint32_t step);
+/* always: also if nobody asked, and 25 is as good. */
+const char *check_buckets_text(const struct check_report *r, uint32_t step, bool always);
 
 const char *check_evidence_name(enum evidence e);
 /* A sentence for a verdict that is unknown. */

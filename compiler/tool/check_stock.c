@@ -15,12 +15,12 @@ struct check_stock *check_stock(struct tool *t, struct compilation *c, const str
     struct program *p = &c->program;
     struct check_stock *out = arena_new(&t->arena, struct check_stock, p->steps.n + 1);
     uint32_t said = c->diags.all.n;
-    bool ok = read_machine(c);
+    bool planned = c->plan != NULL, ok = planned || read_machine(c); /* then all is there */
     for (uint32_t s = 0; ok && s < p->steps.n; s++) {
         struct diags silent; /* that sizes are not known is said in the report */
         diags_init(&silent, &c->source);
         stock_walk(p, &c->reach[s], &out[s].walk);
-        ok = c->options->from_list ||
+        ok = planned || c->options->from_list ||
              order_ready(p, s, &c->reach[s], &c->device, c->profile,
                          c->profile && s == 0 ? &c->diags : &silent, &c->ready[s]);
         if (ok)
@@ -44,10 +44,10 @@ const char *check_walk_text(const struct check_report *r) {
         most->walk.nodes);
 }
 
-const char *check_buckets_text(const struct check_report *r, uint32_t step) {
+const char *check_buckets_text(const struct check_report *r, uint32_t step, bool always) {
     const struct stock_buckets *b = &r->stock[step].buckets;
     const struct options *o = r->c->options;
-    bool asked = o->topology || o->device || o->profile;
+    bool asked = always || o->topology || o->device || o->profile;
     struct arena *a = &r->t->arena;
     const char *on = arena_printf(a, "%s with %s", tool_utf8(a, r->c->topology.name),
                                   tool_utf8(a, r->c->device.name));

@@ -23,13 +23,14 @@ struct report {
     const struct advices *a;
     FILE *out;
     const char *heading; /* of the section; NULL once it is printed */
+    bool bare;           /* no headings, no room for them */
 };
 
 static void section(struct report *r, const char *heading) { r->heading = heading; }
 
 /* Starts a line of the section, in the ninth column or behind the heading. */
 static FILE *line(struct report *r) {
-    fprintf(r->out, "%-8s ", r->heading ? r->heading : "");
+    if (!r->bare) fprintf(r->out, "%-8s ", r->heading ? r->heading : "");
     r->heading = NULL;
     return r->out;
 }
@@ -208,7 +209,8 @@ static void put_flags(struct report *r, const struct advice *a) {
                   "p.requires_grad and p.grad is None] must be []\n",
                   line(r));
     }
-    const char *walk = check_walk_text(r->report), *buckets = check_buckets_text(r->report, 0);
+    const char *walk = check_walk_text(r->report),
+               *buckets = check_buckets_text(r->report, 0, false);
     if (walk) fprintf(line(r), "# %s\n", walk);
     if (buckets && r->a->n_steps == 1 && a->verdict != VERDICT_UNKNOWN)
         fprintf(line(r), "# %s\n", buckets);
@@ -394,18 +396,32 @@ static void put_steps(struct report *r) {
     }
 }
 
+static void put_paste(struct report *r) {
+    put_frozen(r, &r->a->all);
+    put_flags(r, &r->a->all);
+    for (uint32_t s = 0; r->a->n_steps > 1 && s < r->a->n_steps; s++) put_toggle(r, s);
+}
+
+void check_verdict(const struct check_report *report, const struct advice *a) {
+    struct report r = {report, report->t, report->c, report->a, report->out, NULL, true};
+    put_verdict(&r, a);
+}
+
+void check_paste(const struct check_report *report) {
+    struct report r = {report, report->t, report->c, report->a, report->out, NULL, true};
+    put_paste(&r);
+}
+
 void check_text(const struct check_report *report) {
     const struct advices *a = report->a;
     const struct program *p = &report->c->program;
-    struct report r = {report, report->t, report->c, a, report->out, NULL};
+    struct report r = {report, report->t, report->c, a, report->out, NULL, false};
     bool several = a->n_steps > 1;
     section(&r, "VERDICT");
     line(&r);
     put_verdict(&r, &a->all);
     section(&r, "PASTE");
-    put_frozen(&r, &a->all);
-    put_flags(&r, &a->all);
-    for (uint32_t s = 0; several && s < a->n_steps; s++) put_toggle(&r, s);
+    put_paste(&r);
     if (several) {
         put_steps(&r);
     } else {
