@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void facts_init(struct facts *f, const struct ir_module *m) {
+void facts_init(struct facts *f, struct ir_module *m) {
     *f = (struct facts){.m = m, .of = calloc(m->value.n, sizeof *f->of)};
     if (!f->of) arena_out_of_memory(m->value.n * sizeof *f->of);
 }

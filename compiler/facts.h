@@ -18,7 +18,7 @@ struct elements {
 };
 
 struct facts {
-    const struct ir_module *m;
+    struct ir_module *m; /* symbols are added to it */
     struct {
         uint32_t first, n; /* in `pool`; n 0: nothing is known */
     } * of;                /* by value */
@@ -28,7 +28,7 @@ struct facts {
 #define ELEMENT_UNKNOWN ((struct element){0})
 #define ELEMENT(number) ((struct element){.n = (number), .known = true})
 
-void facts_init(struct facts *f, const struct ir_module *m);
+void facts_init(struct facts *f, struct ir_module *m);
 void facts_free(struct facts *f);
 
 /* False if not even their number is known, or if they are more than IR_MAX_INTS. */

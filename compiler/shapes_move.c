@@ -1,28 +1,16 @@
 /* Shapes of operators that move elements and compute none: reshaping, cutting, joining.
  *
  * Where an output has as many elements as the input, a dimension that is left open ('-1' of a
- * Reshape) follows from the others, also with one symbol among them. */
+ * Reshape) follows from the others, also with symbols among them (product.h). */
+#include "product.h"
 #include "shape_rules.h"
 
 /* ---- the same elements ----------------------------------------------------------------------- */
 
-/* The product of dimensions [from, to); '?' unless all are fixed (one alone may be a symbol). */
-static struct ir_dim product(const struct shape *s, int32_t from, int32_t to) {
-    int64_t n = 1;
-    struct ir_dim other = DIM_UNKNOWN;
-    int others = 0;
-    for (int32_t i = from; i < to; i++) {
-        if (!dim_is_fixed(s->dim[i])) {
-            other = s->dim[i];
-            others++;
-        } else if (s->dim[i].size && n > INT64_MAX / s->dim[i].size) {
-            return DIM_UNKNOWN;
-        } else {
-            n *= s->dim[i].size;
-        }
-    }
-    if (others == 0) return dim_fixed(n);
-    return others == 1 && n == 1 ? other : DIM_UNKNOWN;
+/* The product of dimensions [from, to). */
+static struct ir_dim product(const struct facts *f, const struct shape *s, int32_t from,
+                             int32_t to) {
+    return product_size(f->m, product_of(f->m, &s->dim[from], to - from));
 }
 
 static void transpose(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
@@ -40,39 +28,12 @@ static void transpose(const struct facts *f, ir_node n, uint32_t output, struct 
     }
 }
 
-/* What one dimension of `to` is so that both have as many elements: what is left of `from` without
- * the dimensions that `to` has too. '?' unless one dimension is left, or only numbers. */
-static struct ir_dim quotient(struct shape *from, const struct shape *to, int32_t open) {
-    int64_t divisor = 1;
-    for (int32_t i = 0; i < to->rank; i++) {
-        struct ir_dim d = to->dim[i];
-        int32_t k = 0;
-        if (i == open) continue;
-        if (dim_is_fixed(d)) {
-            if (!d.size || divisor > INT64_MAX / d.size) return DIM_UNKNOWN;
-            divisor *= d.size;
-            continue;
-        }
-        while (k < from->rank && !dim_same(from->dim[k], d)) k++;
-        if (k == from->rank) return DIM_UNKNOWN;
-        from->dim[k] = dim_fixed(1);
-    }
-    int64_t n = 1;
-    struct ir_dim other = dim_fixed(1);
-    for (int32_t i = 0; i < from->rank; i++) {
-        struct ir_dim d = from->dim[i];
-        if (!dim_is_fixed(d)) {
-            if (!dim_is_fixed(other)) return DIM_UNKNOWN;
-            other = d;
-        } else if (d.size && n > INT64_MAX / d.size) {
-            return DIM_UNKNOWN;
-        } else {
-            n *= d.size;
-        }
-    }
-    if (n % divisor) return DIM_UNKNOWN;
-    if (dim_is_fixed(other)) return dim_fixed(n / divisor);
-    return n == divisor ? other : DIM_UNKNOWN;
+/* What one dimension of `to` is so that both have as many elements. */
+static struct ir_dim quotient(const struct facts *f, const struct shape *from, struct shape *to,
+                              int32_t open) {
+    to->dim[open] = dim_fixed(1);
+    struct product divisor = product_of(f->m, to->dim, to->rank);
+    return product_size(f->m, product_over(product_of(f->m, from->dim, from->rank), &divisor));
 }
 
 static void reshape(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {
@@ -101,7 +62,7 @@ static void reshape(const struct facts *f, ir_node n, uint32_t output, struct sh
         for (int32_t i = 0; i < to.rank && i < from.rank; i++)
             if (sizes.at[i].known && sizes.at[i].n == 0 && !allow_zero)
                 to.dim[i] = from.dim[i] = dim_fixed(1);
-        out->dim[open] = quotient(&from, &to, open);
+        out->dim[open] = quotient(f, &from, &to, open);
     }
 }
 
@@ -113,8 +74,8 @@ static void flatten(const struct facts *f, ir_node n, uint32_t output, struct sh
     int64_t axis = ir_attr_int(f->m, n, "axis", 1);
     if (axis < 0) axis += x.rank;
     if (axis < 0 || axis > x.rank) return;
-    out->dim[0] = product(&x, 0, (int32_t)axis);
-    out->dim[1] = product(&x, (int32_t)axis, x.rank);
+    out->dim[0] = product(f, &x, 0, (int32_t)axis);
+    out->dim[1] = product(f, &x, (int32_t)axis, x.rank);
 }
 
 static void squeeze(const struct facts *f, ir_node n, uint32_t output, struct shape *out) {

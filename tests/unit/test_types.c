@@ -139,7 +139,18 @@ Test(types, rearranging) {
     gives("float[B,2,3] x", "y = Transpose <perm = [2, 0, 1]> (x)", "float[3,B,2]");
     gives("float[B,2,3] x", "y = Transpose (x)", "float[3,2,B]");
     gives("float[B,2,3] x", "y = Flatten (x)", "float[B,6]");
-    gives("float[B,2,3] x", "y = Flatten <axis = 0> (x)", "float[1,?]");
+    gives("float[B,2,3] x", "y = Flatten <axis = 0> (x)", "float[1,\"6*B\"]");
+    gives("float[S,B,6] x", "y = Flatten <axis = 2> (x)", "float[\"B*S\",6]");
+    gives("float[S,B,6] x", "s = Constant <value_ints = [-1, 12]> () y = Reshape (x, s)",
+          "float[?,12]"); /* S times B need not be even */
+    gives(
+        "float[S,B,6] x",
+        "s = Constant <value_ints = [-1, 3]> () z = Reshape (x, s) f = Shape (x) "
+        "r = Constant <value_ints = [0, -1, 6]> () i = Constant <value_int = 0> () "
+        "b = Gather (f, i) o = Constant <value_ints = [-1, 6]> () a = Constant <value_int = 0> () "
+        "t = Unsqueeze (b, a) p = Concat <axis = 0> (t, o) y = Reshape (z, p)",
+        "float[S,B,6]");
+    gives("float[\"b + s\",B] x", "y = Flatten <axis = 0> (x)", "float[1,?]");
     gives("float[4,2,3] x", "y = Flatten <axis = -1> (x)", "float[8,3]");
     gives("float[4,2,3] x", "s = Constant <value_ints = [0, -1]> () y = Reshape (x, s)",
           "float[4,6]");
