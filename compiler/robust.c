@@ -40,14 +40,16 @@ struct box {
     struct lane early, *late; /* gradients in ready order; late ones by group, ready at once */
     uint32_t *early_tick, *early_group;
     struct lane_room room;
-    /* The draw. */
-    struct topology t;
-    double *ready;       /* by tick */
-    double *early_ready; /* by gradient */
-    double least;        /* the benchmark */
+    double *early_ready; /* by gradient, in the last draw */
     /* By group, for the lower bound: bytes so far, their cost. */
     uint64_t *bytes;
     double *cost;
+};
+
+struct draw {
+    struct topology t;
+    double *ready; /* by tick */
+    double least;  /* the benchmark */
 };
 
 struct moment {
@@ -64,11 +66,10 @@ static int compare_moments(const void *a, const void *b) {
 /* tick_of gets each item's tick; of two items that are ready at once the first stays first. */
 static struct box box_of(const struct sched_item *item, uint32_t n, const struct sched *s,
                          const struct topology *t, struct arena *a, uint32_t *tick_of) {
-    struct box x = {.nominal = t, .t = *t, .cap = s->cap_bytes, .n_groups = s->group.n};
+    struct box x = {.nominal = t, .cap = s->cap_bytes, .n_groups = s->group.n};
     struct moment *moment = arena_new(a, struct moment, n + 1u);
     uint64_t *sum = arena_new(a, uint64_t, n + 1u);
     x.tick = arena_new(a, double, n + 1u);
-    x.ready = arena_new(a, double, n + 1u);
     x.early_tick = arena_new(a, uint32_t, n + 1u);
     x.early_group = arena_new(a, uint32_t, n + 1u);
     x.early_ready = arena_new(a, double, n + 1u);
@@ -123,7 +124,7 @@ static double jitter(uint64_t seed, uint32_t draw, uint32_t tick) {
 
 /* Least finish of what is not late, by the lower bound: after each moment the channel carries what
  * is ready then or later, of each group in one bucket. */
-static double bound(struct box *x) {
+static double bound(struct box *x, const struct topology *t) {
     double tail = 0, best = 0;
     memset(x->bytes, 0, x->n_groups * sizeof *x->bytes);
     memset(x->cost, 0, x->n_groups * sizeof *x->cost);
@@ -131,31 +132,34 @@ static double bound(struct box *x) {
         uint32_t g = x->early_group[i];
         x->bytes[g] += x->early.sum[i + 1] - x->early.sum[i];
         tail -= x->cost[g];
-        tail += x->cost[g] = topology_cost_us(&x->t, x->bytes[g]);
+        tail += x->cost[g] = topology_cost_us(t, x->bytes[g]);
         best = later(best, x->early_ready[i] + tail);
     }
     return best;
 }
 
-static void box_draw(struct box *x, uint64_t seed, uint32_t draw) {
+static struct draw box_draw(struct box *x, uint64_t seed, uint32_t number, struct arena *a) {
     static const double compute[] = {.7, 1, 1.4}, latency[] = {.5, 1, 2}, rate[] = {.8, 1, 1.25};
+    struct draw d = {.t = *x->nominal, .ready = arena_new(a, double, x->n_ticks)};
     double now = 0, before = 0;
-    for (uint32_t p = 0; p < x->t.n_pieces; p++) {
-        x->t.piece[p].alpha_us = x->nominal->piece[p].alpha_us * latency[draw / 3 % 3];
-        x->t.piece[p].us_per_byte = x->nominal->piece[p].us_per_byte * rate[draw / 9 % 3];
+    for (uint32_t p = 0; p < d.t.n_pieces; p++) {
+        d.t.piece[p].alpha_us *= latency[number / 3 % 3];
+        d.t.piece[p].us_per_byte *= rate[number / 9 % 3];
     }
     for (uint32_t k = 0; k < x->n_ticks; k++) {
-        now += (x->tick[k] - before) * compute[draw % 3] * jitter(seed, draw, k);
+        now += (x->tick[k] - before) * compute[number % 3] * jitter(seed, number, k);
         before = x->tick[k];
-        x->ready[k] = now;
+        d.ready[k] = now;
     }
-    for (uint32_t i = 0; i < x->early.n; i++) x->early_ready[i] = x->ready[x->early_tick[i]];
-    x->least = x->early_groups == 1 ? lane_optimum(&x->early, &x->t, x->cap, &x->room) : bound(x);
+    for (uint32_t i = 0; i < x->early.n; i++) x->early_ready[i] = d.ready[x->early_tick[i]];
+    d.least =
+        x->early_groups == 1 ? lane_optimum(&x->early, &d.t, x->cap, &x->room) : bound(x, &d.t);
     for (uint32_t g = 0; g < x->n_groups; g++) {
         if (!x->late[g].n) continue;
-        x->least = later(x->least, x->ready[x->n_ticks - 1]); /* all are ready at the very end */
-        x->least += lane_optimum(&x->late[g], &x->t, x->cap, &x->room);
+        d.least = later(d.least, now); /* all are ready at the very end */
+        d.least += lane_optimum(&x->late[g], &d.t, x->cap, &x->room);
     }
+    return d;
 }
 
 /* A bucket as the box sees it. */
@@ -164,11 +168,11 @@ struct boxed {
     uint64_t bytes;
 };
 
-static double box_regret(const struct box *x, const struct boxed *bucket, uint32_t n) {
+static double regret(const struct draw *d, const struct boxed *bucket, uint32_t n) {
     double now = 0;
     for (uint32_t b = 0; b < n; b++)
-        now = later(now, x->ready[bucket[b].tick]) + topology_cost_us(&x->t, bucket[b].bytes);
-    return now / x->least - 1;
+        now = later(now, d->ready[bucket[b].tick]) + topology_cost_us(&d->t, bucket[b].bytes);
+    return now / d->least - 1;
 }
 
 double sched_worst_regret(const struct sched *s, const struct topology *t, uint64_t seed,
@@ -185,8 +189,10 @@ double sched_worst_regret(const struct sched *s, const struct topology *t, uint6
     }
     double worst = 0;
     for (uint32_t d = 0; d < rounds * ROBUST_CORNERS; d++) {
-        box_draw(&x, seed, d);
-        worst = later(worst, box_regret(&x, bucket, s->bucket.n));
+        struct arena once = {0};
+        struct draw draw = box_draw(&x, seed, d, &once);
+        worst = later(worst, regret(&draw, bucket, s->bucket.n));
+        arena_free(&once);
     }
     arena_free(&scratch);
     return worst;
@@ -301,17 +307,16 @@ double bucketer_robust(struct bucketer *u, sched_cuts *cuts, uint32_t n_early) {
                           .until = bucketer_replay(u, cuts) * (1 + ROBUST_SLACK)};
     compete(&f, cuts);
     if (n_early) portfolio(&f, &scratch);
-    uint32_t rounds = robust_rounds(x.n_ticks);
-    for (uint32_t d = 0; d < rounds * ROBUST_CORNERS; d++) {
-        box_draw(&x, ROBUST_SEED, d);
-        for (uint32_t c = 0; c < f.all.n; c++) {
-            struct candidate *k = &f.all.at[c];
-            k->worst = later(k->worst, box_regret(&x, f.bucket.at + k->first, k->n));
-        }
-    }
+    uint32_t n = robust_rounds(x.n_ticks) * ROBUST_CORNERS;
+    struct draw *draw = arena_new(&scratch, struct draw, n);
+    for (uint32_t d = 0; d < n; d++) draw[d] = box_draw(&x, ROBUST_SEED, d, &scratch);
     double least = INFINITY, worst;
-    for (uint32_t c = 0; c < f.all.n; c++)
-        if (f.all.at[c].worst < least) least = f.all.at[c].worst;
+    for (uint32_t c = 0; c < f.all.n; c++) {
+        struct candidate *k = &f.all.at[c];
+        for (uint32_t d = 0; d < n && k->worst <= least + EQUAL_REGRET; d++)
+            k->worst = later(k->worst, regret(&draw[d], f.bucket.at + k->first, k->n));
+        if (k->worst < least) least = k->worst;
+    }
     for (uint32_t c = 0, fewest = UINT32_MAX; c < f.all.n; c++)
         if (f.all.at[c].worst <= least + EQUAL_REGRET && f.all.at[c].n < fewest)
             fewest = f.all.at[best = c].n;
