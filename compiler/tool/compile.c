@@ -2,6 +2,8 @@
  * header. */
 #include "plan_tool.h"
 #include "tool.h"
+#include <string.h>
+#include <unistd.h>
 
 enum { EMIT_PLAN, EMIT_JSON, EMIT_HEADER };
 
@@ -17,6 +19,29 @@ static bool write_plan(const struct tool *t, const struct plan *p, int emit) {
     return tool_output_close(&o, true);
 }
 
+/* To someone who watches: what the schedule of each step promises. */
+static void report(const struct tool *t, const struct plan *p) {
+    if (!t->output || !strcmp(t->output, "-") || t->diagnostics != DIAGNOSTICS_TEXT ||
+        !isatty(STDERR_FILENO))
+        return;
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->step[i];
+        double best = p->certificate[i].optimal ? p->certificate[i].optimum_us : s->lower_bound_us;
+        uint32_t buckets = 0;
+        for (uint32_t b = 0; b < s->n_buckets; b++)
+            buckets += p->bucket[s->first_bucket + b].kind == PLAN_GRADIENT;
+        fputs("step ", stderr);
+        tool_put(stderr, plan_string(p, s->name));
+        fprintf(stderr, ": %u bucket%s, finish %.1f µs, exposed %.1f µs", buckets,
+                buckets == 1 ? "" : "s", s->finish_us, s->exposed_us);
+        if (best > 0)
+            fprintf(stderr, ", within %.3f %% of the %s", 100 * (s->finish_us / best - 1),
+                    p->certificate[i].optimal ? "optimum" : "lower bound");
+        if (s->worst_regret >= 0) fprintf(stderr, ", worst regret %.3f %%", 100 * s->worst_regret);
+        fputc('\n', stderr);
+    }
+}
+
 int tool_compile(struct tool *t) {
     int emit = tool_choice(t, "emit", t->emit, "plan json header");
     if (emit < 0) return TOOL_USAGE;
@@ -26,6 +51,7 @@ int tool_compile(struct tool *t) {
     struct compilation c;
     int exit_code = tool_run_pipeline(t, &c, PIPELINE_emit);
     if (exit_code == TOOL_OK && !write_plan(t, c.plan, emit)) exit_code = TOOL_USAGE;
+    if (exit_code == TOOL_OK) report(t, c.plan);
     pipeline_free(&c);
     return exit_code;
 }
