@@ -62,6 +62,9 @@ for model in models:
     check(model, "--depth", "1")
     if pathlib.Path(model).stat().st_size < 30000:
         check(model, "--depth", "99")
+samples = pathlib.Path(models[0]).parent
+if graph(samples / "gan.ir", "--format=svg") != (samples.parent / "docs/pictures/gan-graph.svg").read_bytes():
+    wrong.append("docs/pictures/gan-graph.svg is not what `ddpc graph samples/gan.ir --format=svg` draws")
 with tempfile.TemporaryDirectory() as folder:
     quoted = ['"' + n.replace("\\", "\\\\").replace('"', '\\"') + '"' for n in names]
     lines = ["<ir_version: 8, opset_import: [\"\" : 17]>", f"{quoted[5]} (float[3,3] x) => (float loss)", "<",
