@@ -204,7 +204,7 @@ static void count_params(struct folder *f) {
         struct reads r = {f->fold[module], i};
         vec_push(&f->reads, r);
     }
-    qsort(f->reads.at, f->reads.n, sizeof *f->reads.at, compare_reads);
+    if (f->reads.n) qsort(f->reads.at, f->reads.n, sizeof *f->reads.at, compare_reads);
     for (uint32_t i = 0; i < f->reads.n; i++) {
         const struct reads *r = &f->reads.at[i];
         if (i && !compare_reads(r - 1, r)) continue;
@@ -431,7 +431,7 @@ static uint32_t say_cut(struct folder *f, const struct cut *cut) {
 }
 
 static void merge_ways(struct folder *f) {
-    qsort(f->ways.at, f->ways.n, sizeof *f->ways.at, compare_ways);
+    if (f->ways.n) qsort(f->ways.at, f->ways.n, sizeof *f->ways.at, compare_ways);
     struct graph *g = f->g;
     for (uint32_t i = 0; i < f->ways.n; i++) {
         const struct way *w = &f->ways.at[i];

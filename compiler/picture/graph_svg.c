@@ -95,7 +95,7 @@ static int compare_lifted(const void *a, const void *b) {
 static void merge_lifted(struct picture *p) {
     struct lifted *l = p->lifted.at;
     uint32_t n = 0;
-    qsort(l, p->lifted.n, sizeof *l, compare_lifted);
+    if (p->lifted.n) qsort(l, p->lifted.n, sizeof *l, compare_lifted);
     for (uint32_t i = 0; i < p->lifted.n; i++) {
         if (n && !compare_lifted(&l[n - 1], &l[i])) {
             if (!l[n - 1].cuts) l[n - 1].first_cut = l[i].first_cut;
