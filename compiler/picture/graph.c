@@ -3,52 +3,13 @@
  * At depth d modules are told apart by the first d parts of their names. What lies as deep or deeper
  * is folded into its module; nodes above are themselves, or runs of neighbours where many follow each
  * other. An If or a loop that is not folded holds its bodies. The depth that is not given is the
- * largest whose picture has no more than GRAPH_READABLE of both.
- *
- * An edge is there where a node reads what another makes. A gradient passes it backwards if reach.c
- * says so in any step. It is cut where a trainable parameter precedes but the operator passes
- * nothing on: what nothing trainable precedes (masks, indices) would have no gradient anyway. That an
- * operator only asks for a shape is not worth a mark. */
-#include "graph.h"
+ * largest whose picture has no more than GRAPH_READABLE of both. */
 #include "cost.h"
-#include "reason.h"
+#include "graph_fold.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORTEST_RUN = 3, RUN_PARTS = 24, MANY_ENDS = 12 };
-
-/* Of one input of one node. */
-struct way {
-    uint32_t from, to;
-    bool flows;
-    struct cut cut;
-};
-
-struct reads {
-    uint32_t vertex, param;
-};
-
-struct folder {
-    struct graph *g;
-    struct program *p;
-    const struct ir_module *m;
-    const struct reach *reach;
-    const struct advices *advice;
-    struct graph_modules modules;
-    struct flow flow; /* of the first step: what is cut is the same in all */
-    struct arena scratch;
-    uint32_t depth;
-    bool all;                  /* every node is told apart */
-    uint32_t *of_node;         /* by node: its vertex; 0: not drawn */
-    uint32_t *of_input;        /* by value */
-    ir_node *only, *last;      /* by vertex: its first node, its last */
-    uint32_t *fold, *fold_for; /* by module: its vertex, and in which graph (or 0) */
-    uint32_t *body_of;         /* by graph: its vertex */
-    bool *needs;               /* by value: a trainable parameter precedes it */
-    uint32_t run_length, place;
-    VEC(struct way) ways;
-    VEC(struct reads) reads;
-};
+enum { SHORTEST_RUN = 3, RUN_PARTS = 24 };
 
 const char *graph_class_name(uint32_t class) {
     return class == GRAPH_UNKNOWN ? "unknown" : grad_class_name((enum grad_class) class);
@@ -60,8 +21,8 @@ static uint32_t class_of(const struct folder *f, uint32_t param) {
 
 /* ---- vertices -------------------------------------------------------------------------------- */
 
-static uint32_t new_vertex(struct folder *f, enum graph_kind kind, uint32_t parent,
-                           const char *label) {
+uint32_t graph_vertex_add(struct folder *f, enum graph_kind kind, uint32_t parent,
+                          const char *label) {
     struct graph_vertex v = {.kind = kind, .parent = parent, .place = f->place, .label = label};
     vec_push(&f->g->vertex, v);
     return f->g->vertex.n - 1;
@@ -94,7 +55,7 @@ static uint32_t fold_of(struct folder *f, ir_graph g, uint32_t parent, uint32_t 
     if (f->fold_for[module] != g) {
         f->fold_for[module] = g;
         const char *path = strtab_text(&f->modules.path, module);
-        f->fold[module] = new_vertex(f, GRAPH_FOLD, parent, *path ? path : "the whole model");
+        f->fold[module] = graph_vertex_add(f, GRAPH_FOLD, parent, *path ? path : "the whole model");
     }
     return f->fold[module];
 }
@@ -127,7 +88,7 @@ static void place_graph(struct folder *f, ir_graph g, uint32_t parent) {
         }
         const char *op = ir_text(m, m->node.at[n].op);
         if (control_graph(m, n, 0)) {
-            uint32_t v = f->of_node[n] = new_vertex(f, GRAPH_CONTROL, parent, op);
+            uint32_t v = f->of_node[n] = graph_vertex_add(f, GRAPH_CONTROL, parent, op);
             f->g->vertex.at[v].nodes = 1;
             f->only[v] = n;
         } else if (left) {
@@ -136,7 +97,7 @@ static void place_graph(struct folder *f, ir_graph g, uint32_t parent) {
         } else {
             uint32_t length = f->all ? 1 : run_from(f, graph, i);
             bool many = length >= SHORTEST_RUN;
-            run = new_vertex(f, many ? GRAPH_FOLD : GRAPH_NODE, parent, op);
+            run = graph_vertex_add(f, many ? GRAPH_FOLD : GRAPH_NODE, parent, op);
             left = many ? length - 1 : 0;
             take(f, n, run);
             if (many) f->g->vertex.at[run].detail = ""; /* a run has no module to be called by */
@@ -152,7 +113,7 @@ static void place_graph(struct folder *f, ir_graph g, uint32_t parent) {
             const char *name = !is_if                                           ? "body"
                                : body == ir_subgraph(m, list[i], "then_branch") ? "then"
                                                                                 : "else";
-            f->body_of[body] = new_vertex(f, GRAPH_BODY, v, name);
+            f->body_of[body] = graph_vertex_add(f, GRAPH_BODY, v, name);
             place_graph(f, body, f->body_of[body]);
         }
     }
@@ -166,7 +127,7 @@ static void place_all(struct folder *f, uint32_t depth) {
     f->g->vertex.n = 0;
     memset(f->of_node, 0, sizeof *f->of_node * m->node.n);
     memset(f->fold_for, 0, sizeof *f->fold_for * f->modules.parent.n);
-    new_vertex(f, GRAPH_ROOT, 0, "");
+    graph_vertex_add(f, GRAPH_ROOT, 0, "");
     place_graph(f, m->main, 0);
 }
 
@@ -199,7 +160,8 @@ static void count_params(struct folder *f) {
         uint32_t module = graph_module_at(&f->modules, f->modules.of_param[i], f->depth);
         if (f->fold_for[module] != f->m->main) {
             f->fold_for[module] = f->m->main;
-            f->fold[module] = new_vertex(f, GRAPH_UNREAD, 0, strtab_text(&f->modules.path, module));
+            f->fold[module] =
+                graph_vertex_add(f, GRAPH_UNREAD, 0, strtab_text(&f->modules.path, module));
         }
         struct reads r = {f->fold[module], i};
         vec_push(&f->reads, r);
@@ -289,168 +251,6 @@ static void describe(struct folder *f) {
     }
 }
 
-/* ---- edges ----------------------------------------------------------------------------------- */
-
-static bool flows(const struct folder *f, uint32_t ref) {
-    for (uint32_t s = 0; s < f->p->steps.n; s++)
-        if (f->reach[s].ref_flows[ref]) return true;
-    return false;
-}
-
-static bool active(const struct folder *f, ir_node n) {
-    for (uint32_t s = 0; s < f->p->steps.n; s++)
-        if (f->reach[s].node_active[n]) return true;
-    return false;
-}
-
-static struct cut cut_of(const struct folder *f, ir_node n, uint32_t input) {
-    const struct ir_node_info *node = &f->m->node.at[n];
-    const char *op = ir_text(f->m, node->op);
-    ir_value v = ir_inputs(f->m, n)[input];
-    if (!f->needs[v] || control_graph(f->m, n, 0) || !strcmp(op, "Shape") || !strcmp(op, "Size"))
-        return (struct cut){0};
-    if (cut_at_input(&f->flow, n, input))
-        return (struct cut){.kind = CUT_INPUT, .node = n, .index = input, .value = v};
-    struct cut cut = {0};
-    for (uint32_t o = node->n_outputs; o-- > 0;) {
-        if (!ir_outputs(f->m, n)[o] || !flow_connects(&f->flow, n, input, o)) continue;
-        if (!cut_at_output(&f->flow, n, o)) return (struct cut){0};
-        cut = (struct cut){.kind = CUT_MAKES, .node = n, .index = o, .value = v};
-    }
-    return cut;
-}
-
-/* The vertex that makes a value; 0: none that is drawn. */
-static uint32_t maker(struct folder *f, ir_value v) {
-    const struct ir_value_info *value = &f->m->value.at[v];
-    if (value->def == IR_DEF_NODE) return f->of_node[value->node];
-    if (value->def != IR_DEF_INPUT || f->p->param_of[v]) return 0;
-    uint32_t body = f->body_of[value->graph];
-    if (value->graph != f->m->main && !body) return 0;
-    if (!f->of_input[v]) {
-        f->place = 0;
-        f->of_input[v] = new_vertex(f, GRAPH_INPUT, body, ir_text(f->m, value->name));
-    }
-    return f->of_input[v];
-}
-
-static void add_way(struct folder *f, uint32_t from, uint32_t to, bool flows, struct cut cut) {
-    if (!from || !to || (from == to && !cut.kind)) return;
-    struct way w = {from, to, flows, cut};
-    vec_push(&f->ways, w);
-}
-
-static void connect_nodes(struct folder *f) {
-    const struct ir_module *m = f->m;
-    for (ir_node n = 1; n < m->node.n; n++) {
-        const struct ir_node_info *node = &m->node.at[n];
-        if (!f->of_node[n]) continue;
-        for (uint32_t i = 0; i < node->n_inputs; i++) {
-            ir_value v = ir_inputs(m, n)[i];
-            if (!v) continue;
-            bool passes = flows(f, node->refs + node->n_outputs + i);
-            struct cut cut = passes ? (struct cut){0} : cut_of(f, n, i);
-            uint32_t from = maker(f, v);
-            if (!from && cut.kind) from = f->of_node[n]; /* a parameter's own cut */
-            add_way(f, from, f->of_node[n], passes, cut);
-        }
-    }
-    for (ir_graph g = 1; g < m->graph.n; g++) {
-        const struct ir_graph_info *graph = &m->graph.at[g];
-        for (uint32_t i = 0; f->body_of[g] && i < graph->n_outputs; i++) {
-            ir_value v = m->decl.at[graph->outputs + i].value;
-            if (v && m->value.at[v].graph == g)
-                add_way(f, maker(f, v), f->of_node[graph->owner],
-                        m->value.at[v].node && active(f, m->value.at[v].node), (struct cut){0});
-        }
-    }
-}
-
-/* Which steps start at a value: "loss of d and g". */
-static const char *loss_text(struct folder *f, ir_value v) {
-    const char *text = NULL;
-    for (uint32_t s = 0; s < f->p->steps.n; s++) {
-        const struct step *step = &f->p->steps.at[s];
-        bool is = false;
-        for (uint32_t i = 0; i < step->losses.n; i++) is |= step->losses.at[i] == v;
-        if (!is) continue;
-        const char *name = ir_text(f->m, step->name);
-        text = f->p->steps.n == 1 ? "the gradient starts here"
-               : text             ? arena_printf(&f->g->arena, "%s and %s", text, name)
-                                  : arena_printf(&f->g->arena, "loss of %s", name);
-    }
-    return text;
-}
-
-static void connect_outputs(struct folder *f) {
-    const struct ir_module *m = f->m;
-    const struct ir_graph_info *main = &m->graph.at[m->main];
-    bool *done = arena_new(&f->scratch, bool, m->value.n);
-    VEC(ir_value) ends = {0};
-    for (uint32_t s = 0; s < f->p->steps.n; s++)
-        for (uint32_t i = 0; i < f->p->steps.at[s].losses.n; i++)
-            vec_push(&ends, f->p->steps.at[s].losses.at[i]);
-    for (uint32_t i = 0; i < main->n_outputs; i++)
-        vec_push(&ends, m->decl.at[main->outputs + i].value);
-    uint32_t others = 0;
-    f->place = UINT32_MAX;
-    for (uint32_t i = 0; i < ends.n; i++) {
-        ir_value v = ends.at[i];
-        if (!v || done[v]) continue;
-        done[v] = true;
-        const char *loss = loss_text(f, v);
-        bool together = !loss && !f->all && main->n_outputs > MANY_ENDS;
-        uint32_t end =
-            together && others ? others : new_vertex(f, GRAPH_OUTPUT, 0, ir_value_name(m, v));
-        struct graph_vertex *vertex = &f->g->vertex.at[end];
-        if (together) {
-            others = end;
-            vertex->label = "other outputs";
-        }
-        vertex->loss = loss != NULL;
-        vertex->detail = loss ? loss : "no loss";
-        add_way(f, maker(f, v), end, loss && m->value.at[v].node && active(f, m->value.at[v].node),
-                (struct cut){0});
-    }
-    vec_free(&ends);
-}
-
-static int compare_ways(const void *a, const void *b) {
-    const struct way *x = a, *y = b;
-    if (x->from != y->from) return x->from < y->from ? -1 : 1;
-    if (x->to != y->to) return x->to < y->to ? -1 : 1;
-    if (x->cut.node != y->cut.node) return x->cut.node < y->cut.node ? -1 : 1;
-    return x->cut.index < y->cut.index ? -1 : x->cut.index > y->cut.index;
-}
-
-static uint32_t say_cut(struct folder *f, const struct cut *cut) {
-    struct arena *a = &f->g->arena;
-    vec_push(&f->g->cut,
-             arena_printf(a, "%s %s", ir_value_name(f->m, cut->value), cut_text(&f->flow, a, cut)));
-    return f->g->cut.n - 1;
-}
-
-static void merge_ways(struct folder *f) {
-    if (f->ways.n) qsort(f->ways.at, f->ways.n, sizeof *f->ways.at, compare_ways);
-    struct graph *g = f->g;
-    for (uint32_t i = 0; i < f->ways.n; i++) {
-        const struct way *w = &f->ways.at[i];
-        if (w->from == w->to) {
-            struct graph_vertex *v = &g->vertex.at[w->to];
-            if (!v->cuts++) v->first_cut = say_cut(f, &w->cut);
-            continue;
-        }
-        struct graph_edge *last = g->edge.n ? &g->edge.at[g->edge.n - 1] : NULL;
-        if (!last || last->from != w->from || last->to != w->to) {
-            struct graph_edge edge = {.from = w->from, .to = w->to};
-            vec_push(&g->edge, edge);
-            last = &g->edge.at[g->edge.n - 1];
-        }
-        last->flows |= w->flows;
-        if (w->cut.kind && !last->cuts++) last->first_cut = say_cut(f, &w->cut);
-    }
-}
-
 /* ---- the picture ----------------------------------------------------------------------------- */
 
 static void choose_depth(struct folder *f, uint32_t depth) {
@@ -494,9 +294,7 @@ void graph_build(struct graph *g, struct program *p, struct branches *b, const s
     bool *trains = arena_new(&f.scratch, bool, p->params.n + 1);
     for (uint32_t i = 0; i < p->params.n; i++) trains[i] = advice->class[i] != GRAD_FROZEN;
     needs_find(p, trains, f.needs);
-    connect_nodes(&f);
-    connect_outputs(&f);
-    merge_ways(&f);
+    graph_connect(&f);
     flow_free(&f.flow);
 
     /* Names live as long as the module; those of modules as the picture. */
