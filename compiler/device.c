@@ -54,6 +54,7 @@ static const char *missing(const void *of) {
 bool device_read(struct device *t, const char *name_or_file, struct diags *d) {
     static const struct keyfile file = {"--device",       presets, sizeof presets / sizeof *presets,
                                         sizeof *presets,  &blank,  DIAG_UNKNOWN_DEVICE,
-                                        DIAG_DEVICE_FILE, set,     missing};
+                                        DIAG_DEVICE_FILE, NULL,    set,
+                                        missing};
     return keyfile_read(&file, name_or_file, t, d);
 }

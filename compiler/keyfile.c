@@ -80,15 +80,28 @@ static void report_unknown(const struct keyfile *k, const char *name, const char
                   list_of(&d->arena, names, k->n_presets));
 }
 
+typedef VEC(struct word) word_list;
+
 /* NULL, or what is wrong with the line. */
-static const char *read_pair(const struct keyfile *k, struct line *line, void *out,
+static const char *read_pair(const struct keyfile *k, struct line *line, word_list *seen, void *out,
                              struct arena *a) {
     struct word key, value;
     if (!keyfile_pair(line, &key, &value)) return "is not `key = value`";
-    if (!word_is(key, "name")) return k->set(out, key, value, a);
+    for (uint32_t i = 0; i < seen->n; i++)
+        if (seen->at[i].length == key.length && !memcmp(seen->at[i].text, key.text, key.length))
+            return arena_printf(a, "gives `%.*s` again", (int)key.length, key.text);
+    if (!word_is(key, "name")) {
+        const char *wrong = k->set(out, key, value, a);
+        if (!wrong && !(k->repeats && word_is(key, k->repeats))) vec_push(seen, key);
+        return wrong;
+    }
     if (value.length == 0 || value.length >= KEYFILE_NAME) return "wants 1 to 63 bytes";
+    for (size_t i = 0; i < value.length; i++)
+        if ((unsigned char)value.text[i] < ' ' || value.text[i] == 0x7f)
+            return "has a control character in the name";
     memcpy(out, value.text, value.length);
     ((char *)out)[value.length] = 0;
+    vec_push(seen, key);
     return NULL;
 }
 
@@ -106,9 +119,10 @@ bool keyfile_read(const struct keyfile *k, const char *name_or_file, void *out, 
     }
     memcpy(out, k->blank, k->size);
     struct line line;
+    word_list seen = {0};
     bool ok = true;
     while (lines_next(&f, &line)) {
-        if (!(why = read_pair(k, &line, out, &d->arena))) continue;
+        if (!(why = read_pair(k, &line, &seen, out, &d->arena))) continue;
         lines_report(&f, f.number, k->malformed, "this line %s", why);
         ok = false;
     }
@@ -116,6 +130,7 @@ bool keyfile_read(const struct keyfile *k, const char *name_or_file, void *out, 
         lines_report(&f, f.number ? f.number : 1, k->malformed, "the file ends without %s", why);
         ok = false;
     }
+    vec_free(&seen);
     lines_close(&f);
     return ok;
 }

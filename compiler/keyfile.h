@@ -19,6 +19,7 @@ struct keyfile {
     size_t size;
     const void *blank; /* what a file starts from */
     enum diag_code unknown, malformed;
+    const char *repeats; /* the key that may come more than once, or NULL */
     /* NULL, or what is wrong with the pair. Text may be taken from `a`. */
     const char *(*set)(void *to, struct word key, struct word value, struct arena *a);
     /* NULL, or what the file ends without. */

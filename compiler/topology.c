@@ -98,10 +98,16 @@ double topology_fit(struct topology *t, const struct nccl_model *m) {
 }
 
 bool topology_read(struct topology *t, const char *name, struct diags *d) {
-    static const struct keyfile file = {
-        "--topology",       presets, sizeof presets / sizeof *presets,
-        sizeof *presets,    &blank,  DIAG_UNKNOWN_TOPOLOGY,
-        DIAG_TOPOLOGY_FILE, set,     missing};
+    static const struct keyfile file = {"--topology",
+                                        presets,
+                                        sizeof presets / sizeof *presets,
+                                        sizeof *presets,
+                                        &blank,
+                                        DIAG_UNKNOWN_TOPOLOGY,
+                                        DIAG_TOPOLOGY_FILE,
+                                        "piece",
+                                        set,
+                                        missing};
     struct nccl_cluster cluster;
     struct nccl_model model;
     if (!nccl_is_cluster(name)) return keyfile_read(&file, name, t, d);

@@ -125,6 +125,37 @@ with tempfile.TemporaryDirectory() as folder:
             check_picture(text, *words)
             expect("nan" not in text.lower(), *words, "has no numbers")
             ddpc("simulate", *words, *jitter, "--against", RULES)
+    # Names and guards that are no text, or very long; many modules of one gradient each, all ready at once; an end that
+    # begins before the backward pass does.
+    hostile = [b"a<b>&'", b"\xff\xfe\x80", b"x" * 3000, b"\x01\x1b[31m", b"]]>", b"\xed\xa0\x80", b"..", b"\xe4\xb8\xad.0", b"%s%n"]
+    conditions = [b"", b'"u\xff<&"', b'!"u\xff<&"', b'"' + b"g" * 400 + b'"']
+    lists = {"hostile": b"".join(b'"%s" float32 1000000 %d %s\n' % (n, 100 * i, conditions[i % 4]) for i, n in enumerate(hostile)),
+             "flat": b"".join(b"w%d float32 1000 1\n" % i for i in range(3000)),
+             "chain": b"".join(b"w%d float32 1000 %d\n" % (i, 1 + i) for i in range(30000))}
+    for name, text in lists.items():
+        (folder / name).write_bytes(text)
+        for guards in ("discovered", "reported"):
+            words = ["--from-list", folder / name, "--uniform=*", "--guards", guards]
+            words = [w for w in words if name == "hostile" or w != "--uniform=*"]
+            picture = ddpc("simulate", *words, "--against", "wfbp,single,ddp", "--format=svg")
+            check_picture(picture.decode(), name)
+            expect(len(picture) < 1000000, name, "makes a picture of", len(picture), "bytes")
+            if name == "flat":
+                ticks = [e for e in ET.fromstring(picture).iter(SVG + "text") if re.fullmatch(r"[\d.]+ (\u00b5s|ms)", e.text)
+                         and "mid" in e.get("class").split()]
+                expect(len({e.get("y") for e in ticks}) == 2, name, "has an axis without numbers")
+            if name == "chain":
+                continue
+            events = json.loads(ddpc("simulate", *words, "--format=trace").decode())["traceEvents"]
+            drawn = [e for e in events if e["ph"] == "X" and e["tid"] == 2]
+            expect(len(drawn) == len([e for e in events if e["ph"] == "s"]), name, "has collectives without a slice")
+    # A plan's late gradients have the order of its buckets: of the same rule the same step.
+    (folder / "late").write_text("".join(f"w{i} float32 {b} {t} c\n" for i, (b, t) in enumerate(
+        [(9000000, 50), (100, 10), (2000, 70), (7000000, 20), (30, 60), (9000000, 40), (8000000, 30)])))
+    ddpc("compile", "--from-list", folder / "late", "--schedule=ddp", "--order=ready", "-o", folder / "late.plan")
+    for s in simulate(folder / "late.plan", "--against=ddp")["steps"]:
+        expect(s["schedules"][1]["buckets"] == s["schedules"][0]["buckets"] and s["schedules"][1]["against_plan"] == 0,
+               "ddp's late buckets differ from ddp's")
     # From a pipe, a model or a plan.
     for file in (plan, root / "samples/mlp.ir"):
         want = ddpc("simulate", file).split(b"\n", 1)[1]

@@ -123,34 +123,49 @@ static void axis(struct panel *p, double height) {
 
 /* ---- the backward pass ----------------------------------------------------------------------- */
 
-/* A module from its first gradient's stretch to its last one's. */
+static bool is_late(const struct sim_work *w, uint32_t i) {
+    return i == w->n || w->late[w->gradient[i].group];
+}
+
+/* The first gradient after the i-th that is of another module, or late. */
+static uint32_t module_end(const struct timeline *t, uint32_t i) {
+    size_t length = timeline_module(t->name[i]);
+    uint32_t next = i + 1;
+    while (!is_late(t->work, next) && timeline_module(t->name[next]) == length &&
+           !strncmp(t->name[next], t->name[i], length))
+        next++;
+    return next;
+}
+
+/* A module from its first gradient's stretch to its last one's; thin ones together. */
 static void modules(struct panel *p) {
     const struct sim_work *w = p->t->work;
-    double from = 0;
+    double from = 0, to, width;
     uint32_t shade = 0;
-    for (uint32_t i = 0, next; i < w->n && !w->late[w->gradient[i].group]; i = next) {
+    for (uint32_t i = 0, next; !is_late(w, i); i = next, from = to) {
+        uint32_t many = 0;
+        double x = x_of(p, from);
+        next = i;
+        do {
+            next = module_end(p->t, next);
+            to = p->t->at_us[w->gradient[next - 1].moment];
+            width = x_of(p, to) - x;
+            many++;
+        } while (width < 1.5 && !outside(p, from, to) && !is_late(w, next));
+        if (outside(p, from, to)) continue;
         const char *name = p->t->name[i];
-        size_t length = timeline_module(name);
-        for (next = i + 1; next < w->n && !w->late[w->gradient[next].group]; next++)
-            if (timeline_module(p->t->name[next]) != length ||
-                strncmp(p->t->name[next], name, length) != 0)
-                break;
-        double to = p->t->at_us[w->gradient[next - 1].moment];
-        if (!outside(p, from, to)) {
-            double x = x_of(p, from), width = x_of(p, to) - x;
-            const char *module = arena_printf(p->a, "%.*s", (int)length, name);
-            const char *dot = strrchr(module, '.');
-            const char *before = dot;
-            while (before && before > module && before[-1] != '.') before--;
-            const char *wording[] = {module, before ? before : module, dot ? dot + 1 : module};
-            svg_rect(p->out, x, p->y, width, MODULES - 2, shade++ % 2 ? "f-module1" : "f-module0",
-                     arena_printf(p->a, "%s: %u gradient%s, ready from %s to %s", module, next - i,
-                                  next - i == 1 ? "" : "s",
-                                  timeline_time(p->a, p->t->at_us[w->gradient[i].moment]),
-                                  timeline_time(p->a, to)));
-            label(p, x, width, p->y + 13, "small mid f-ink", SVG_SMALL, wording, 3);
-        }
-        from = to;
+        const char *module = arena_printf(p->a, "%.*s", (int)timeline_module(name), name);
+        const char *dot = strrchr(module, '.');
+        const char *before = dot;
+        while (before && before > module && before[-1] != '.') before--;
+        const char *wording[] = {module, before ? before : module, dot ? dot + 1 : module};
+        const char *more = many > 1 ? arena_printf(p->a, " and %u more", many - 1) : "";
+        svg_rect(p->out, x, p->y, width < .7 ? .7 : width, MODULES - 2,
+                 shade++ % 2 ? "f-module1" : "f-module0",
+                 arena_printf(p->a, "%s%s: %u gradients, ready from %s to %s", module, more,
+                              next - i, timeline_time(p->a, p->t->at_us[w->gradient[i].moment]),
+                              timeline_time(p->a, to)));
+        if (many == 1) label(p, x, width, p->y + 13, "small mid f-ink", SVG_SMALL, wording, 3);
     }
     p->y += MODULES;
 }
@@ -357,7 +372,7 @@ static bool tail(const struct timeline *t, struct arena *a, double *from, double
     for (uint32_t k = 0; k < t->n; k++) exposed[k] = step_us(t, k) - backward;
     qsort(exposed, t->n, sizeof *exposed, ascending);
     double middle = exposed[t->n / 2], most = exposed[t->n - 1];
-    *from = backward - 2.5 * middle;
+    *from = backward > 2.5 * middle ? backward - 2.5 * middle : 0;
     *to = backward + (most < 2 * middle ? most : 2 * middle);
     double shown = *to - *from;
     return shown * 3 < all && shown * 1e6 > all;
@@ -370,12 +385,15 @@ static double legend_item(FILE *out, double x, double y, const char *class, doub
     return x + 19 + svg_text_width(text, SVG_SMALL) + 18;
 }
 
-static double legend(const struct timeline *t, double y, FILE *out) {
+/* Groups as far as there is room beside what is always there. */
+static double legend(const struct timeline *t, double y, struct arena *a, FILE *out) {
     double x = 12;
-    for (uint32_t g = 0; g < t->work->n_groups && x < WIDTH - 620; g++) {
+    for (uint32_t g = 0; g < t->work->n_groups; g++) {
         char class[32];
+        const char *text = svg_fit(a, t->group[g], SVG_SMALL, WIDTH - 620 - x);
+        if (!text) break;
         snprintf(class, sizeof class, "f-group%u", g % N_GROUP_COLORS);
-        x = legend_item(out, x, y, class, 10, t->group[g]);
+        x = legend_item(out, x, y, class, 10, text);
     }
     x = legend_item(out, x, y, "f-exposed", 10, "exposed");
     x = legend_item(out, x, y, "f-ink", 2.5, "decides the end");
@@ -394,15 +412,17 @@ void timeline_svg(const char *title, const struct timeline *t, uint32_t n, FILE 
              "Time runs to the right. Above, when gradients become ready in the backward pass; "
              "below, for each schedule, the collectives on the channel.",
              colors, sizeof colors / sizeof *colors);
-    svg_text(out, 12, 24, "head f-ink", title);
+    const char *fits = svg_fit(&a, title, SVG_HEAD, WIDTH - 24);
+    svg_text(out, 12, 24, "head f-ink", fits ? fits : title);
     double y = 34;
     for (uint32_t i = 0; i < n; i++) {
         struct panel p = {.t = &t[i], .a = &a, .out = out, .y = y, .to_us = longest(&t[i])};
         p.start_us = arena_new(&a, double, t[i].work->n + 1u);
         p.end_us = arena_new(&a, double, t[i].work->n + 1u);
         p.slack_us = arena_new(&a, double, t[i].work->n + 1u);
-        svg_text(out, 12, p.y + 10, "f-muted", t[i].title);
-        legend(&t[i], p.y + 28, out);
+        fits = svg_fit(&a, t[i].title, SVG_TEXT, WIDTH - 24);
+        svg_text(out, 12, p.y + 10, "f-muted", fits ? fits : t[i].title);
+        legend(&t[i], p.y + 28, &a, out);
         p.y += 40;
         draw_panel(&p, true);
         if (tail(&t[i], &a, &from, &to)) {

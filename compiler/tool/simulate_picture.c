@@ -9,7 +9,7 @@ static const char *group_text(const struct plan *p, const struct plan_bucket *b,
     const char *class = b->class == PLAN_ALWAYS ? "" : " conditional";
     if (b->guard == PLAN_NONE) return arena_printf(a, "%s%s", plan_dtype_name(b->dtype), class);
     return arena_printf(a, "%s if %s", plan_dtype_name(b->dtype),
-                        plan_string(p, p->guard[b->guard].text));
+                        tool_utf8(a, plan_string(p, p->guard[b->guard].text)));
 }
 
 static void take(const struct simulations *all, const struct simulation *s, struct arena *a,

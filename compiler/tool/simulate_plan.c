@@ -8,10 +8,12 @@ struct placed {
     uint32_t param, segment;
 };
 
-/* The scheduler's order: of equal times the later declaration first. */
+/* The scheduler's order: of equal times the later declaration first. Late ones are all ready at once,
+ * and their own times are not in the plan, but its buckets have them in that order. */
 static int compare(const void *a, const void *b) {
     const struct placed *x = a, *y = b;
     if (x->late != y->late) return x->late ? 1 : -1;
+    if (x->late) return x->segment < y->segment ? -1 : x->segment > y->segment;
     if (x->ready_us != y->ready_us) return x->ready_us < y->ready_us ? -1 : 1;
     return x->param > y->param ? -1 : x->param < y->param;
 }
