@@ -28,6 +28,7 @@
 #include <string.h>
 
 static double later(double a, double b) { return a > b ? a : b; }
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* ---- the box --------------------------------------------------------------------------------- */
 
@@ -216,6 +217,8 @@ struct portfolio {
     VEC(struct boxed) bucket;
 };
 
+/* Beyond so many, gradients go together in candidates for other predictions. */
+enum { MOST_APART = 16384 };
 /* Buckets of all candidates; what would be beyond that does not compete. */
 enum { MOST_BUCKETS = 400000 };
 /* Regrets that differ by no more count as equal: no prediction is that good. */
@@ -259,6 +262,14 @@ static struct topology scaled(const struct topology *t, double latency, double r
     return out;
 }
 
+/* Boundaries that count `together` gradients as one. */
+static void compete_apart(struct portfolio *f, const struct merged *m, uint32_t *boundary,
+                          uint32_t buckets, uint32_t together) {
+    for (uint32_t b = 0; b <= buckets; b++)
+        boundary[b] = smaller(boundary[b] * together, m->lane.n);
+    compete_cut(f, m, boundary, buckets);
+}
+
 static void portfolio(struct portfolio *f, struct arena *a) {
     static const double slack[] = {0, .001, .0025, .005, .0075, .01};
     static const double latency[] = {1, 1.5, 2, 3, 4, 6}, compute[] = {1, .85, .7, .6};
@@ -271,7 +282,6 @@ static void portfolio(struct portfolio *f, struct arena *a) {
     uint64_t *bytes = arena_new(a, uint64_t, n + 1u);
     double *ready = arena_new(a, double, n + 1u);
     struct lane_room room;
-    struct lane l = {n, ready, m.lane.sum};
     lane_room_init(&room, a, n, t->n_pieces);
     for (uint32_t i = 0; i < n; i++) bytes[i] = m.lane.sum[i + 1] - m.lane.sum[i];
 
@@ -282,15 +292,23 @@ static void portfolio(struct portfolio *f, struct arena *a) {
     compete_cut(f, &m, boundary, rival_mgwfbp(n, m.lane.ready_us, bytes, t, boundary));
     for (size_t i = 0; i < sizeof caps_mib / sizeof *caps_mib; i++)
         compete_cut(f, &m, boundary, schedule_ddp(n, bytes, 1 << 20, caps_mib[i] << 20, boundary));
+    /* What is not so exactly known need not be cut so exactly: of very many, neighbours go together. */
+    uint32_t together = n / MOST_APART + 1;
+    uint64_t *sum = arena_new(a, uint64_t, n + 1u);
+    struct lane l = {(n + together - 1) / together, ready, sum};
+    for (uint32_t i = 1; i <= l.n; i++) sum[i] = m.lane.sum[smaller(i * together, n)];
     for (size_t c = 0; c < sizeof compute / sizeof *compute; c++) {
-        for (uint32_t i = 0; i < n; i++) ready[i] = m.lane.ready_us[i] * compute[c];
+        for (uint32_t i = 1; i <= l.n; i++)
+            ready[i - 1] = m.lane.ready_us[smaller(i * together, n) - 1] * compute[c];
         for (size_t k = 0; k < sizeof latency / sizeof *latency; k++)
             for (size_t r = 0; r < sizeof rate / sizeof *rate; r++) {
                 struct topology there = scaled(t, latency[k], rate[r]);
                 double us = lane_optimum(&l, &there, cap, &room);
-                compete_cut(f, &m, boundary, lane_trace(&l, &room, boundary));
-                if (r == 0 && (k == 2 || k == 4) && c % 2 == 0)
-                    compete_cut(f, &m, boundary, lane_fewest(&l, &there, cap, &room, us, boundary));
+                uint32_t buckets = lane_trace(&l, &room, boundary);
+                compete_apart(f, &m, boundary, buckets, together);
+                if (r != 0 || (k != 2 && k != 4) || c % 2 != 0) continue;
+                buckets = lane_fewest(&l, &there, cap, &room, us, boundary);
+                compete_apart(f, &m, boundary, buckets, together);
             }
     }
 }
