@@ -83,7 +83,7 @@ static uint32_t draw_ops(const struct jitter *j, uint32_t step, uint32_t n, cons
     static const double unit = 2.449489742783178 / 65536; /* sqrt 6 / 2^16 */
     uint64_t ops = stream(j->seed, USE_OP, step), ranks = stream(j->seed, USE_RANK, step);
     uint32_t slowest = 0;
-    float latest = -INFINITY;
+    float latest = -INFINITY, earliest = INFINITY;
     for (uint32_t i = 0; i < n; i++) at_us[i] = -INFINITY;
     for (uint32_t first = 0; first < j->ranks; first += BLOCK) {
         struct block b;
@@ -107,6 +107,7 @@ static uint32_t draw_ops(const struct jitter *j, uint32_t step, uint32_t n, cons
                 if (most[l] > at_us[i]) at_us[i] = most[l];
         }
         for (uint32_t l = 0; l < used; l++) {
+            if (b.late[l] < earliest) earliest = b.late[l];
             if (b.late[l] <= latest) continue;
             latest = b.late[l];
             slowest = first + l;
@@ -116,7 +117,7 @@ static uint32_t draw_ops(const struct jitter *j, uint32_t step, uint32_t n, cons
         at_us[i] += moment_us[i];
         if (i && at_us[i] < at_us[i - 1]) at_us[i] = at_us[i - 1]; /* by rounding */
     }
-    return j->ranks > 1 ? slowest : JITTER_NO_RANK;
+    return latest > earliest ? slowest : JITTER_NO_RANK;
 }
 
 uint32_t jitter_backward(const struct jitter *j, uint32_t step, uint32_t n, const double *moment_us,
@@ -134,7 +135,7 @@ uint32_t jitter_backward(const struct jitter *j, uint32_t step, uint32_t n, cons
         slowest = r;
     }
     for (uint32_t i = 0; i < n; i++) at_us[i] = moment_us[i] * most;
-    return differ ? slowest : JITTER_NO_RANK;
+    return differ && moment_us[n - 1] > 0 ? slowest : JITTER_NO_RANK;
 }
 
 double jitter_network(const struct jitter *j, uint32_t step) {

@@ -35,6 +35,16 @@ Test(jitter, a_straggler_alone) {
     cr_expect_float_eq(at[N - 1], us[N - 1] * 1.5, us[N - 1] * 1e-5);
 }
 
+/* A backward pass that takes no time ends on all ranks at once, however they differ. */
+Test(jitter, nothing_to_wait_for) {
+    double at[1], us[1] = {0}, factor[3] = {1, 2, 1};
+    struct jitter j = {.seed = 7, .ranks = 3, .factor = factor, .rank = 0.1};
+    cr_expect_eq(jitter_backward(&j, 0, 1, us, at), JITTER_NO_RANK);
+    j.op = 0.2;
+    cr_expect_eq(jitter_backward(&j, 0, 1, us, at), JITTER_NO_RANK);
+    cr_expect_eq(at[0], 0);
+}
+
 /* One rank: the mean is the undisturbed time, the deviation that of a sum of independent stretches. */
 Test(jitter, distribution) {
     double at[N], us[N], sum = 0, square = 0, variance = 0;
