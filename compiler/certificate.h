@@ -41,7 +41,7 @@ struct certificate {
     const bool *group_late;
     const struct certificate_piece *piece;
     uint64_t cap_bytes;   /* 0: none. A gradient larger than this alone is a bucket of its own */
-    uint32_t max_buckets; /* 0: no limit; counts every gradient bucket of the step */
+    uint32_t max_buckets; /* 0: no limit; of the gradient buckets of each group */
     bool optimal;         /* optimum_us is claimed to be the least finish there is */
     double slack; /* by how much of it the finish may exceed that; not 0: a robust schedule */
     double optimum_us, lower_bound_us, finish_us;
