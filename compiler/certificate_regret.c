@@ -8,7 +8,7 @@
 #include "certificate_check.h"
 #include <stdlib.h>
 
-enum { CORNERS = 27, MOST_ROUNDS = 12, MOMENTS = 30000, SEED = 1 };
+enum { CORNERS = 27, MOST_ROUNDS = 12, GRADIENTS = 30000, SEED = 1 };
 
 static int by_value(const void *a, const void *b) {
     const double *x = a, *y = b;
@@ -85,7 +85,7 @@ double checker_worst_regret(struct checker *k) {
     const struct certificate *c = k->c;
     if (c->n_items == 0) return 0;
     struct moments m = moments_of(k);
-    uint32_t rounds = MOMENTS / m.n, draws;
+    uint32_t rounds = GRADIENTS / c->n_items, draws;
     if (rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
     draws = CORNERS * (rounds ? rounds : 1);
     if ((double)c->n_items * (c->n_pieces + 2) * draws > WORK_LIMIT / 8) return -1;

@@ -6,10 +6,11 @@
  * possible. So candidates are drawn up (`portfolio`): exact plans of perturbed predictions, plans
  * of fewest buckets that may take a little longer, MG-WFBP's, DDP's with several caps. Those that
  * finish within ROBUST_SLACK of the nominal optimum compete in the box: compute x {.7, 1, 1.4},
- * latency x {.5, 1, 2}, time per byte x {.8, 1, 1.25}, all 27 combinations, each several times with
- * new jitter, less often the more gradients there are, since their jitter averages out. The regret of a plan in a draw is how much longer it takes than the least finish that
- * was possible there. The plan with the least worst regret is taken; of those within .1 % of it the
- * one of fewest buckets, of these the first.
+ * latency x {.5, 1, 2}, time per byte x {.8, 1, 1.25}, all 27 combinations, each several times
+ * with new jitter, less often the more gradients there are, since their jitter averages out. The
+ * regret of a plan in a draw is how much longer it takes than the least finish that was possible
+ * there. The plan with the least worst regret is taken; of those within .1 % of it the one of
+ * fewest buckets, of these the first.
  *
  * In a draw, the time between two consecutive moments at which gradients become ready is multiplied
  * by the draw's factor of compute and by a jitter of mean 1 and standard deviation 1/4, so that the
@@ -109,8 +110,8 @@ static struct box box_of(const struct sched_item *item, uint32_t n, const struct
     return x;
 }
 
-uint32_t robust_rounds(uint32_t n_ticks) {
-    uint32_t rounds = 30000 / (n_ticks ? n_ticks : 1);
+uint32_t robust_rounds(uint32_t n_gradients) {
+    uint32_t rounds = 30000 / (n_gradients ? n_gradients : 1);
     return rounds < 1 ? 1 : rounds > 12 ? 12 : rounds;
 }
 
@@ -325,7 +326,7 @@ double bucketer_robust(struct bucketer *u, sched_cuts *cuts, uint32_t n_early) {
                           .until = bucketer_replay(u, cuts) * (1 + ROBUST_SLACK)};
     compete(&f, cuts);
     if (n_early) portfolio(&f, &scratch);
-    uint32_t n = robust_rounds(x.n_ticks) * ROBUST_CORNERS;
+    uint32_t n = robust_rounds(u->n) * ROBUST_CORNERS;
     struct draw *draw = arena_new(&scratch, struct draw, n);
     for (uint32_t d = 0; d < n; d++) draw[d] = box_draw(&x, ROBUST_SEED, d, &scratch);
     double least = INFINITY, worst;

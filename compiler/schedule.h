@@ -99,9 +99,9 @@ bool schedule_step(struct program *p, uint32_t step, const struct reach *r,
                    struct sched *out);
 void sched_free(struct sched *s);
 
-/* The box of robust.c: every corner so many times, by the moments at which gradients become ready. */
+/* The box of robust.c: every corner so many times, by the number of gradients. */
 enum { ROBUST_CORNERS = 27, ROBUST_SEED = 1 };
-uint32_t robust_rounds(uint32_t n_ticks);
+uint32_t robust_rounds(uint32_t n_gradients);
 /* How a schedule fares in it, whatever its policy: the worst regret over the draws of a seed, from 0
  * to 255. */
 double sched_worst_regret(const struct sched *s, const struct topology *t, uint64_t seed,
