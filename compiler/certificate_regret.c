@@ -69,7 +69,8 @@ static double finish_us(const struct checker *k, const uint64_t *bytes) {
     return now;
 }
 
-/* The least there is: of one group that is not late exactly, of more the bound; then the late ones. */
+/* The least there is: of one group that is not late exactly, of more the bound; then the late
+ * ones. */
 static double least_us(struct checker *k, struct checker_lane *lane, uint32_t n_early) {
     double now = 0;
     for (uint32_t g = 0; g < k->c->n_groups && n_early == 1; g++)

@@ -1,14 +1,15 @@
 /* What the backward of a node takes on a device, estimated from shapes.
  *
  * A node's backward is one kernel or a few: the gradient of each input that wants one. A kernel
- * takes the largest of its arithmetic (FLOPs over the reached part of the peak), its traffic (bytes
- * over the reached part of the memory's rate) and the launch floor: the roofline model. Products
- * and convolutions cost per wanted input what the forward costs, so twice the forward if both are
- * wanted; attention 2.5 times the forward, as the usual kernels recompute the scores;
+ * takes the largest of its arithmetic (FLOPs over the reached part of the peak), its traffic
+ * (bytes over the reached part of the memory's rate) and the launch floor: the roofline model.
+ * Products and convolutions cost per wanted input what the forward costs, so twice the forward if
+ * both are wanted; attention 2.5 times the forward, as the usual kernels recompute the scores;
  * normalizations two passes; element-wise operators about three activations. A gathered table gets
  * a dense gradient: all of it is written, however few rows were read. Sums pass gradients on, and
- * casts, slices and the like move them. Reshapes and transpositions are views and free. Operators without a formula are taken for element-wise. Where a count of elements
- * is unknown, the node costs the floor and the caller is told. */
+ * casts, slices and the like move them. Reshapes and transpositions are views and free. Operators
+ * without a formula are taken for element-wise. Where a count of elements is unknown, the node
+ * costs the floor and the caller is told. */
 #include "schedule.h"
 #include <string.h>
 

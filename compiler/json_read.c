@@ -3,12 +3,12 @@
  * jansson, which writes this project's JSON, builds a tree of a whole file; traces of training are
  * larger than the memory that a compiler may take. zlib's gzread reads packed and plain files alike.
  *
- * Structure is checked strictly: a bracket too few, a comma too many or a file that ends early is an error with
- * its place. Strings are taken as profilers write them: names of kernels and paths with backslashes
- * that escape nothing, raw control characters, bytes that are no UTF-8 (whoever uses a name looks at its
- * bytes). Numbers are not looked at before somebody asks for one. The array of events may end
- * without its bracket, which the trace format allows so that a program can be killed while it
- * writes: the caller decides (trace.c). Source: RFC 8259. */
+ * Structure is checked strictly: a bracket too few, a comma too many or a file that ends early is
+ * an error with its place. Strings are taken as profilers write them: names of kernels and paths
+ * with backslashes that escape nothing, raw control characters, bytes that are no UTF-8 (whoever
+ * uses a name looks at its bytes). Numbers are not looked at before somebody asks for one. The
+ * array of events may end without its bracket, which the trace format allows so that a program can
+ * be killed while it writes: the caller decides (trace.c). Source: RFC 8259. */
 #define _GNU_SOURCE /* O_CLOEXEC, dup */
 #include "json_read.h"
 #include "keyfile.h"

@@ -38,8 +38,8 @@ struct json {
 /* "-" is standard input. NULL: it cannot be opened. */
 struct json *json_open(const char *path);
 void json_close(struct json *j);
-/* The first byte that is no blank and no byte order mark, not yet consumed; -1 at the end of the file or
- * where it cannot be read (then `why` is set). */
+/* The first byte that is no blank and no byte order mark, not yet consumed; -1 at the end of the
+ * file or where it cannot be read (then `why` is set). */
 int json_peek(struct json *j);
 /* Instead of tokens: up to `size` bytes as they are. */
 size_t json_raw(struct json *j, char *to, size_t size);
@@ -47,7 +47,8 @@ size_t json_raw(struct json *j, char *to, size_t size);
 enum json_token json_next(struct json *j);
 /* Passes over the value that begins with this token. False: JSON_BAD. */
 bool json_skip(struct json *j, enum json_token first);
-/* After JSON_BAD: nothing is wrong but that the file ends between two values of its outermost bracket. */
+/* After JSON_BAD: nothing is wrong but that the file ends between two values of its outermost
+ * bracket. */
 bool json_ended(const struct json *j);
 /* The number of a JSON_NUMBER; false where it is beyond what a time could be. */
 bool json_number(const struct json *j, double *out);

@@ -1,13 +1,13 @@
 /* From the shapes of a trace's gradients to parameters.
  *
- * PyTorch's traces say when a gradient was ready and what shape it has, but not whose it is. A shape
- * that one parameter has, and one gradient of each pass, is a name. Of several parameters of one shape
- * the gradients come in the order in which autograd runs the backward pass, which is that of the
- * forward reversed: the order that the model predicts. So the k-th gradient of a shape belongs to
- * the k-th parameter of that shape in this order, if there are as many of the one as of the other; if
- * not, nothing is known of that shape. What is not known lies between those that are, in
- * proportion to the estimates. Of several kinds of passes (a GAN has two) a step takes the one
- * that has most of its gradients. */
+ * PyTorch's traces say when a gradient was ready and what shape it has, but not whose it is. A
+ * shape that one parameter has, and one gradient of each pass, is a name. Of several parameters of
+ * one shape the gradients come in the order in which autograd runs the backward pass, which is
+ * that of the forward reversed: the order that the model predicts. So the k-th gradient of a shape
+ * belongs to the k-th parameter of that shape in this order, if there are as many of the one as of
+ * the other; if not, nothing is known of that shape. What is not known lies between those that
+ * are, in proportion to the estimates. Of several kinds of passes (a GAN has two) a step takes the
+ * one that has most of its gradients. */
 #include "profile.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ struct match {
     double *us;                        /* by place in the predicted order; -1: not known */
 };
 
-/* `shape` by place in the predicted order; `have` and `taken`, by shape, are zero before and after. */
+/* `shape` by place in the predicted order; `have` and `taken`, by shape, are zero before and
+ * after. */
 static void match(struct match *m, const str *shape, uint32_t n, uint32_t *have, uint32_t *taken) {
     for (uint32_t i = 0; i < n; i++) have[shape[i]]++;
     for (uint32_t i = 0; i < n; i++) {

@@ -1,10 +1,10 @@
 /* The model's metadata: properties whose key starts with `ddpc.`.
  *
- * Lists of names are separated by commas or blanks; each name becomes a wish, as those of the flags
- * do. What a recorder of programs knows and a graph cannot say stands here too: which declared
- * names are buffers, which names are one tensor, how to reach the module from a wrapper around it,
- * what a branch is in words, which batches took which path, and which Python branches no batch took. A property that says nothing
- * is a warning: its author meant something. */
+ * Lists of names are separated by commas or blanks; each name becomes a wish, as those of the
+ * flags do. What a recorder of programs knows and a graph cannot say stands here too: which
+ * declared names are buffers, which names are one tensor, how to reach the module from a wrapper
+ * around it, what a branch is in words, which batches took which path, and which Python branches
+ * no batch took. A property that says nothing is a warning: its author meant something. */
 #include "paths.h"
 #include "program_build.h"
 #include <ctype.h>

@@ -1,20 +1,21 @@
 /* From the marks of a trace to times: the backward passes, and medians over them.
  *
- * A backward pass is a run of PyTorch's evaluate_function events. Sequence numbers rise in the forward
- * pass and fall in the backward pass, so a top-level event whose number is above all before it begins
- * the next pass; one inside another (a reentrant checkpoint) does not. A step of the profiler or of an
- * optimizer ends one, which old traces need: they have no numbers. Where there is none of these, an
- * annotation that comes for the second time tells that a pass began, after the longest gap since
- * the last annotation: there the forward ran.
+ * A backward pass is a run of PyTorch's evaluate_function events. Sequence numbers rise in the
+ * forward pass and fall in the backward pass, so a top-level event whose number is above all
+ * before it begins the next pass; one inside another (a reentrant checkpoint) does not. A step of
+ * the profiler or of an optimizer ends one, which old traces need: they have no numbers. Where
+ * there is none of these, an annotation that comes for the second time tells that a pass began,
+ * after the longest gap since the last annotation: there the forward ran.
  *
- * On a CPU a gradient is ready when its AccumulateGrad ends. On a GPU the host is ahead: what it has asked
- * for by then is done when the last kernel so far launched ends. So both the pass's beginning and a
- * gradient's moment are taken to be the later of the host's time and the end of all kernels
- * that were launched until then, and the difference is the ready time.
+ * On a CPU a gradient is ready when its AccumulateGrad ends. On a GPU the host is ahead: what it
+ * has asked for by then is done when the last kernel so far launched ends. So both the pass's
+ * beginning and a gradient's moment are taken to be the later of the host's time and the end of
+ * all kernels that were launched until then, and the difference is the ready time.
  *
  * Passes whose gradients have the same shapes are of one kind of step. The first of them warms up
  * caches and does not count if there is another; of the others the median does. What is kept grows
- * with backward nodes and kernels up to a limit, after which later passes are left out: some 20 MB. */
+ * with backward nodes and kernels up to a limit, after which later passes are left out: some 20
+ * MB. */
 #include "profile.h"
 #include <math.h>
 #include <stdlib.h>

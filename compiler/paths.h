@@ -4,8 +4,8 @@
 
 #include "conditions.h"
 
-/* The value of a property `ddpc.paths` or `ddpc.paths.STEP`: "variant_1=1,3 variant_2=2 else=4". False if it
- * does not read. */
+/* The value of a property `ddpc.paths` or `ddpc.paths.STEP`: "variant_1=1,3 variant_2=2 else=4".
+ * False if it does not read. */
 bool paths_read(struct program *p, const char *value);
 /* NULL unless the guard is over the paths of one step. The text is in the arena. */
 const char *paths_words(const struct program *p, const struct branches *b, bdd guard,

@@ -1,8 +1,8 @@
 /* What the parts of program_build share while they work; nobody else includes it.
  *
- * metadata.c reads what the model says, names.c finds values by name, params.c and params_list.c decide what is a parameter, losses.c
- * where the gradient starts, steps.c what trains when, exporter.c what got lost, evidence.c what it all rests on. program.c
- * calls them in this order. */
+ * metadata.c reads what the model says, names.c finds values by name, params.c and params_list.c
+ * decide what is a parameter, losses.c where the gradient starts, steps.c what trains when,
+ * exporter.c what got lost, evidence.c what it all rests on. program.c calls them in this order. */
 #ifndef DDPC_PROGRAM_BUILD_H
 #define DDPC_PROGRAM_BUILD_H
 

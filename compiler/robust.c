@@ -293,7 +293,8 @@ static void portfolio(struct portfolio *f, struct arena *a) {
     compete_cut(f, &m, boundary, rival_mgwfbp(n, m.lane.ready_us, bytes, t, boundary));
     for (size_t i = 0; i < sizeof caps_mib / sizeof *caps_mib; i++)
         compete_cut(f, &m, boundary, schedule_ddp(n, bytes, 1 << 20, caps_mib[i] << 20, boundary));
-    /* What is not so exactly known need not be cut so exactly: of very many, neighbours go together. */
+    /* What is not so exactly known need not be cut so exactly: of very many, neighbours go
+     * together. */
     uint32_t together = n / MOST_APART + 1;
     uint64_t *sum = arena_new(a, uint64_t, n + 1u);
     struct lane l = {(n + together - 1) / together, ready, sum};

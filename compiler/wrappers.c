@@ -1,5 +1,5 @@
-/* DistributedDataParallel, torch.compile and PEFT hold the module that they wrap under a name of their
- * own, one around the other in any order, so that every parameter's name begins with theirs. */
+/* DistributedDataParallel, torch.compile and PEFT hold the module that they wrap under a name of
+ * their own, one around the other in any order, so that every parameter's name begins with theirs. */
 #include "wrappers.h"
 #include <stdbool.h>
 #include <string.h>

@@ -81,7 +81,8 @@ static struct diag *add(struct diags *d, enum diag_code code, const char *text) 
     return new;
 }
 
-/* The bytes of a quoted name that begins at `loc`, quotes and escapes included; `length` for others. */
+/* The bytes of a quoted name that begins at `loc`, quotes and escapes included; `length` for
+ * others. */
 static uint32_t quoted_length(const struct source *s, ir_loc loc, uint32_t length) {
     if (!s || s->binary || loc >= s->size || s->bytes[loc] != '"') return length;
     for (size_t i = loc + 1; i < s->size && s->bytes[i] != '\n'; i++) {
@@ -292,9 +293,10 @@ void diags_print(struct diags *d, FILE *out, bool short_form, bool color) {
 enum { LONGEST = 256 }; /* names beyond this many bytes get no suggestion */
 
 /* Insertions, deletions, replacements and swaps of neighbours that lead from one to the other
- * (optimal string alignment); limit + 1 as soon as there must be more than `limit`. What both begin and
- * end with costs nothing, and a way that leaves the band of `limit` around the diagonal is too long
- * (Ukkonen 1985): with a million names that differ in their last letters, each costs a few steps. */
+ * (optimal string alignment); limit + 1 as soon as there must be more than `limit`. What both
+ * begin and end with costs nothing, and a way that leaves the band of `limit` around the diagonal
+ * is too long (Ukkonen 1985): with a million names that differ in their last letters, each costs a
+ * few steps. */
 static uint32_t distance(const char *a, size_t n, const char *b, size_t m, uint32_t limit) {
     if ((n > m ? n - m : m - n) > limit) return limit + 1;
     while (n && m && *a == *b) a++, b++, n--, m--;

@@ -291,10 +291,12 @@ int64_t ir_attr_int(const struct ir_module *m, ir_node n, const char *name, int6
 const char *ir_attr_kind_text(enum ir_attr_kind kind);
 /* The kept integers of an attribute or payload; returns how many, 0 if none are kept. */
 uint32_t ir_data_ints(const struct ir_module *m, ir_data d, const int64_t **out);
-/* True if v is an initializer that no caller overrides: from IR version 4 on, one that is no input. */
+/* True if v is an initializer that no caller overrides: from IR version 4 on, one that is no
+ * input. */
 bool ir_is_constant(const struct ir_module *m, ir_value v);
 
-/* The bytes that stand for a payload's elements: the text of numbers, or a binary model's field of them. */
+/* The bytes that stand for a payload's elements: the text of numbers, or a binary model's field of
+ * them. */
 struct ir_bytes {
     const char *at;
     size_t n;
@@ -330,11 +332,11 @@ static inline ir_value ir_value_add(struct ir_module *m, str name, enum ir_def d
 
 /* ---- the passes of ir/ ----------------------------------------------------------------------- */
 
-/* parse.c, and onnx.c for what is binary: a source to a module. Reports what is wrong and returns false if there was an error; the
- * module then holds what could be read. */
+/* parse.c, and onnx.c for what is binary: a source to a module. Reports what is wrong and returns
+ * false if there was an error; the module then holds what could be read. */
 bool ir_parse(struct ir_module *m, struct source *source, struct diags *d);
-/* print.c: the module as canonical text. False if a string of a binary model holds a NUL, which no text
- * can: it then stands there as it is. */
+/* print.c: the module as canonical text. False if a string of a binary model holds a NUL, which no
+ * text can: it then stands there as it is. */
 bool ir_print(const struct ir_module *m, FILE *out);
 /* The same without the elements of what is longer than IR_MAX_INTS. */
 bool ir_print_elided(const struct ir_module *m, FILE *out);

@@ -1,8 +1,8 @@
 /* Attributes of binary models.
  *
- * An attribute says its kind and has a field for each; the oldest writers left the kind out, and it is
- * then that of the field that is there. Values are read in a second walk, once the kind is known. A
- * singular value that is left out is the kind's zero, as protobuf has it. */
+ * An attribute says its kind and has a field for each; the oldest writers left the kind out, and
+ * it is then that of the field that is there. Values are read in a second walk, once the kind is
+ * known. A singular value that is left out is the kind's zero, as protobuf has it. */
 #include "onnx.h"
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Graphs, nodes and functions of binary models.
  *
- * In the file a graph's nodes come first and its inputs last, while names are resolved in the order
- * of texts: inputs, outputs, initializers and types, then nodes. So a graph is gone over once for each
- * kind of field that it has; the fields of other kinds are skipped by their length. The outcome is the
- * module that the model's text gives, list by list. */
+ * In the file a graph's nodes come first and its inputs last, while names are resolved in the
+ * order of texts: inputs, outputs, initializers and types, then nodes. So a graph is gone over
+ * once for each kind of field that it has; the fields of other kinds are skipped by their length.
+ * The outcome is the module that the model's text gives, list by list. */
 #include "onnx.h"
 #include <string.h>
 

@@ -26,7 +26,8 @@ static bool ends(struct span s, const char *with) {
     return s.len >= n && !memcmp(s.s + s.len - n, with, n);
 }
 
-/* Whether one of the rewriters of onnxscript, which torch.export's exporter uses, leaves such a key. */
+/* Whether one of the rewriters of onnxscript, which torch.export's exporter uses, leaves such a
+ * key. */
 static void note_optimizer(struct onnx *o, struct span key) {
     if (starts(key, "pkg.onnxscript.")) o->folded = true;
 }

@@ -6,10 +6,10 @@
  * have; unknown fields are skipped. Protobuf lets fields come in any order and lets a list of numbers
  * be split; readers above rely on neither.
  *
- * Places in a binary model are told as paths, `graph.node[12].input[0]`, with the names that the fields
- * have in onnx.proto. A location is the offset of a field's first byte; the path is looked for only
- * when somebody asks. The fields of the main graph, of which there can be a million, are then indexed
- * once; what is inside one of them is walked. */
+ * Places in a binary model are told as paths, `graph.node[12].input[0]`, with the names that the
+ * fields have in onnx.proto. A location is the offset of a field's first byte; the path is looked
+ * for only when somebody asks. The fields of the main graph, of which there can be a million, are
+ * then indexed once; what is inside one of them is walked. */
 #include "onnx.h"
 #include <pb_decode.h>
 #include <string.h>

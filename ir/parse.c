@@ -406,8 +406,8 @@ static void read_model(struct parser *p) {
     }
 }
 
-/* Files that people give in place of a model, by what they begin with. A plan's first bytes are those of
- * runtime/plan/plan.h; a test compares. */
+/* Files that people give in place of a model, by what they begin with. A plan's first bytes are
+ * those of runtime/plan/plan.h; a test compares. */
 static const struct {
     const char *begin, *what, *help;
 } others[] = {

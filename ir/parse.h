@@ -121,7 +121,8 @@ bool parse_graph_body(struct parser *p, ir_graph g);
  * stand too (`name_possible`), what follows the word decides. */
 bool parse_maybe_type(struct parser *p, bool name_possible, bool *found, ir_type *out);
 
-/* Reports the word, which is no type, if it is nearly one, or stands where `surely` a type is meant. */
+/* Reports the word, which is no type, if it is nearly one, or stands where `surely` a type is
+ * meant. */
 bool parse_misspelt_type(struct parser *p, struct span word, bool surely);
 
 /* ---- parse_data.c ---------------------------------------------------------------------------- */

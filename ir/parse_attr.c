@@ -5,8 +5,9 @@
  * integer may stand for a float. A list has the kind of its elements, and `[]` needs a written one.
  *
  * What starts with a word can be a number (inf), a type, a tensor (a type with data behind it, or
- * "..." where a printer left the data out, even right behind a word: `bool...`) or a graph, whose name may be any of these words. A graph is told by the '(' or '=>' behind its name,
- * and where the name could also be `seq (` and the like, by the '=>' behind the parentheses.
+ * "..." where a printer left the data out, even right behind a word: `bool...`) or a graph, whose
+ * name may be any of these words. A graph is told by the '(' or '=>' behind its name, and where
+ * the name could also be `seq (` and the like, by the '=>' behind the parentheses.
  *
  * ONNX keeps float attributes in 32 bits; so the values read here are rounded to them. */
 #include "parse.h"

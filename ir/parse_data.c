@@ -26,8 +26,8 @@ static bool surely_in_range(enum lex_number_kind kind, struct span s) {
     return digits < 2 || s.s[s.len - 1 - digits] == '-';
 }
 
-/* How far an integer type's elements go below and above zero. Where several are packed into a byte, one
- * number may stand for all of them. */
+/* How far an integer type's elements go below and above zero. Where several are packed into a
+ * byte, one number may stand for all of them. */
 struct range {
     uint64_t below, above;
 };

@@ -7,8 +7,9 @@
  * places print the same.
  *
  * Numbers of tensors are copied from a text, digit by digit, with canonical spacing; floats of
- * attributes and of binary tensors are printed with the fewest digits that read back to the same 32-bit value. Types are
- * printed as they were declared; ir_print_typed has what was inferred, as value_info. */
+ * attributes and of binary tensors are printed with the fewest digits that read back to the same
+ * 32-bit value. Types are printed as they were declared; ir_print_typed has what was inferred, as
+ * value_info. */
 #include "onnx.h"
 #include <float.h>
 #include <inttypes.h>
@@ -86,8 +87,8 @@ static void print_number(struct printer *p, struct span s) {
 
 static void print_float(struct printer *p, double x, bool wide, bool attribute);
 
-/* The elements of a binary model's tensor. Those that share a byte are printed as that byte, which is how
- * ONNX's parser takes them. */
+/* The elements of a binary model's tensor. Those that share a byte are printed as that byte, which
+ * is how ONNX's parser takes them. */
 static void print_elements(struct printer *p, enum ir_dtype dtype,
                            const struct ir_data_info *data) {
     struct span tensor = {p->m->source->bytes + data->loc, data->length};

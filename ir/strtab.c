@@ -6,9 +6,9 @@
  * give the slot, so that the table can double without looking at strings. Handles are given in
  * order of first appearance, which is what makes everything that follows their order deterministic.
  *
- * The hash (strtab.h) takes eight bytes at a time, by multiplying and rotating. It is not seeded: names come
- * from the user's own model, and the worst that a crafted file reaches is a slow compilation of
- * that file. */
+ * The hash (strtab.h) takes eight bytes at a time, by multiplying and rotating. It is not seeded:
+ * names come from the user's own model, and the worst that a crafted file reaches is a slow
+ * compilation of that file. */
 #include "strtab.h"
 #include <string.h>
 

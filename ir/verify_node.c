@@ -138,7 +138,8 @@ static const char *nearest_operator(struct verifier *v, const struct ir_node_inf
     return diag_nearest(name, candidates, n);
 }
 
-/* " (aten::linear)" where PyTorch's fallback node, ATen, says which of its operators it stands for. */
+/* " (aten::linear)" where PyTorch's fallback node, ATen, says which of its operators it stands
+ * for. */
 static const char *stands_for(struct verifier *v, ir_node n) {
     const struct ir_module *m = v->m;
     ir_attr a = ir_attr_find(m, n, "operator");

@@ -1,9 +1,10 @@
 /* The graph as people look at it: boxes for modules and operators, and what a gradient does between
  * them.
  *
- * graph_modules.c finds the module of each node, graph.c folds the nodes into vertices, graph_edges.c
- * connects them, graph_layout.c gives them places; graph_dot.c and graph_svg.c write. All steps of a
- * program are in one picture: a parameter's class is that over all of them. Constants are not drawn. */
+ * graph_modules.c finds the module of each node, graph.c folds the nodes into vertices,
+ * graph_edges.c connects them, graph_layout.c gives them places; graph_dot.c and graph_svg.c
+ * write. All steps of a program are in one picture: a parameter's class is that over all of them.
+ * Constants are not drawn. */
 #ifndef DDPC_GRAPH_H
 #define DDPC_GRAPH_H
 

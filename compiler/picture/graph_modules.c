@@ -1,11 +1,11 @@
 /* Which module a node belongs to.
  *
- * Exporters name nodes by their scope, `/encoder/layer.0/attention/MatMul`; that is taken. Other texts
- * have only the parameters' names, encoder.layer.0.attention.query.weight, so a node that reads
- * parameters belongs to their module. (One that reads a tied parameter again by another operator does
- * not.) The rest lie in the text between two such nodes. They end the one before, layer.0 between it
- * and layer.1, if they read what is made there; else they are in the innermost module that holds both.
- * An If or a loop is beside the modules that its bodies hold. */
+ * Exporters name nodes by their scope, `/encoder/layer.0/attention/MatMul`; that is taken. Other
+ * texts have only the parameters' names, encoder.layer.0.attention.query.weight, so a node that
+ * reads parameters belongs to their module. (One that reads a tied parameter again by another
+ * operator does not.) The rest lie in the text between two such nodes. They end the one before,
+ * layer.0 between it and layer.1, if they read what is made there; else they are in the innermost
+ * module that holds both. An If or a loop is beside the modules that its bodies hold. */
 #include "control.h"
 #include "graph.h"
 #include <string.h>

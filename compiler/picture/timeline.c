@@ -364,8 +364,8 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The end of the step, if what is exposed would be thin otherwise, and is not thin beyond use: room for the median of the
- * schedules; those that take much longer run out of the picture. */
+/* The end of the step, if what is exposed would be thin otherwise, and is not thin beyond use:
+ * room for the median of the schedules; those that take much longer run out of the picture. */
 static bool tail(const struct timeline *t, struct arena *a, double *from, double *to) {
     double backward = t->at_us[t->work->n_moments - 1], all = longest(t);
     double *exposed = arena_new(a, double, t->n);

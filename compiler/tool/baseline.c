@@ -1,6 +1,6 @@
-/* Reading a baseline. It is JSON that this program wrote, so what cannot be understood is an error and
- * never skipped: a parameter that was overlooked would count as new, or as fixed. Keys that a later
- * minor version adds are of no interest; another major version may mean anything else.
+/* Reading a baseline. It is JSON that this program wrote, so what cannot be understood is an error
+ * and never skipped: a parameter that was overlooked would count as new, or as fixed. Keys that a
+ * later minor version adds are of no interest; another major version may mean anything else.
  *
  * Names lose what wrappers put before them, if all have it, so that a report on the module that
  * DistributedDataParallel wraps compares with one on the module itself. */

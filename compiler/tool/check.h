@@ -35,8 +35,8 @@ void check_paste(const struct check_report *r);
 void gate_text(const struct check_report *r);
 void gate_json(const struct check_report *r, json_t *root);
 
-/* check_stock.c: what stock DDP costs, by step; in the tool's arena. NULL after reporting what is wrong with
- * --topology and its like. */
+/* check_stock.c: what stock DDP costs, by step; in the tool's arena. NULL after reporting what is
+ * wrong with --topology and its like. */
 struct check_stock *check_stock(struct tool *t, struct compilation *c, const struct advices *a);
 /* Lines about it for people, without ends of lines; NULL where there is nothing worth a line. */
 const char *check_walk_text(const struct check_report *r);

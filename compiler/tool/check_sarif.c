@@ -54,7 +54,8 @@ static const char *step_name(const struct check_report *r, uint32_t s) {
     return tool_utf8(&r->t->arena, ir_text(r->c->program.m, r->c->program.steps.at[s].name));
 }
 
-/* What to paste for a parameter, or NULL. All that never trains is advised to be frozen, or nothing. */
+/* What to paste for a parameter, or NULL. All that never trains is advised to be frozen, or
+ * nothing. */
 static const char *paste(const struct check_report *r, const struct finding *f, const char *name) {
     const char *module = r->c->program.module ? r->c->program.module : "model";
     if (f->rule == RULE_CONDITIONAL)
@@ -162,7 +163,8 @@ static json_t *result_of(const struct check_report *r, const struct finding *f) 
     return result;
 }
 
-/* GitHub shows 5,000 results of a run and refuses a file of 10 MB (compressed); 5,000 are about 5 MB. */
+/* GitHub shows 5,000 results of a run and refuses a file of 10 MB (compressed); 5,000 are about 5
+ * MB. */
 enum { MAX_RESULTS = 5000 };
 
 /* What matters most first: what is denied, what is not allowed, the rest. */

@@ -1,5 +1,5 @@
-/* `ddpc help`: the commands, one command's flags, the essay behind a diagnostic's code, or what a rule
- * of `ddpc diff` means. */
+/* `ddpc help`: the commands, one command's flags, the essay behind a diagnostic's code, or what a
+ * rule of `ddpc diff` means. */
 #include "args.h"
 #include "diff.h"
 #include <ctype.h>

@@ -177,15 +177,14 @@ static void print_stats(const struct compilation *c, enum pipeline_pass last) {
                              "parameters", (json_int_t)c->program.params.n, "peak_rss_bytes",
                              (json_int_t)usage.ru_maxrss * 1024);
     if (last >= PIPELINE_types)
-        json_object_set_new(root, "unknown_shapes",
-                            json_integer(types_unknown_shapes(&c->module)));
+        json_object_set_new(root, "unknown_shapes", json_integer(types_unknown_shapes(&c->module)));
     json_dumpf(root, stderr, JSON_COMPACT | JSON_REAL_PRECISION(6));
     fputc('\n', stderr);
     json_decref(root);
 }
 
-/* A file that cannot be read, or an error in what a flag says: not the model is wrong, and a gate must
- * be able to tell. */
+/* A file that cannot be read, or an error in what a flag says: not the model is wrong, and a gate
+ * must be able to tell. */
 static bool is_usage(const struct diags *d) {
     for (uint32_t i = 0; i < d->all.n; i++) {
         const struct diag *g = d->all.at[i];

@@ -13,8 +13,8 @@ void sarif_write(FILE *out, json_t *rules, json_t *results, json_t *invocations,
 /* A rule; level: what a result of it has if nothing else is said. */
 json_t *sarif_rule(const char *id, const char *title, const char *essay, const char *level);
 
-/* A place in a file; line 0: the file, column 0: the line. NULL where `path` is no file's name (standard
- * input, a flag). */
+/* A place in a file; line 0: the file, column 0: the line. NULL where `path` is no file's name
+ * (standard input, a flag). */
 json_t *sarif_place(struct arena *a, const char *path, uint32_t line, uint32_t column);
 /* The same for a byte of a source. */
 json_t *sarif_place_in(struct arena *a, struct source *s, ir_loc at);

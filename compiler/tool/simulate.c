@@ -1,10 +1,11 @@
 /* `ddpc simulate`: what a step takes on many ranks that are not all equally fast, under a plan and
  * under other systems' buckets.
  *
- * The input is a plan or, told apart by its first bytes, a model, which is then compiled. Either way
- * everything comes from the plan: ready times, bytes, groups, the cost of a collective
- * (simulate_plan.c). This file reads the flags and hands the results to one of the forms. Without jitter, stragglers or a slow network every step is
- * the same, so one is enough, and it ends when the plan says. */
+ * The input is a plan or, told apart by its first bytes, a model, which is then compiled. Either
+ * way everything comes from the plan: ready times, bytes, groups, the cost of a collective
+ * (simulate_plan.c). This file reads the flags and hands the results to one of the forms. Without
+ * jitter, stragglers or a slow network every step is the same, so one is enough, and it ends when
+ * the plan says. */
 #define _POSIX_C_SOURCE 200809L
 #include "args.h"
 #include "simulation.h"

@@ -68,8 +68,8 @@ int tool_run_pipeline(struct tool *t, struct compilation *c, enum pipeline_pass 
 /* Prints what was collected in the form that --diagnostics asks for. */
 void tool_print_diags(const struct tool *t, struct diags *d);
 
-/* With --diagnostics=json or sarif reports one error with a code and returns true; else false, and the
- * caller prints its text. help may be NULL. */
+/* With --diagnostics=json or sarif reports one error with a code and returns true; else false, and
+ * the caller prints its text. help may be NULL. */
 bool tool_complain_coded(const struct tool *t, enum diag_code code, const char *file,
                          const char *text, const char *help);
 

@@ -16,9 +16,9 @@ enum { PIECES_MAX_POINTS = 256 };
 void pieces_monotone(struct cost_point *point, uint32_t n);
 
 /* The fewest pieces, at most `most`, whose least is within `good` (.05: 5 %) of the cost at every
- * point; if that many do not do it, the best of them. 1 to 256 points ascend by bytes, times
- * never fall; both are above 0. Returns how many pieces there are, the steepest first; *error is how far the pieces
- * are from the points, the same upwards and downwards. */
+ * point; if that many do not do it, the best of them. 1 to 256 points ascend by bytes, times never
+ * fall; both are above 0. Returns how many pieces there are, the steepest first; *error is how far
+ * the pieces are from the points, the same upwards and downwards. */
 uint32_t pieces_fit(const struct cost_point *point, uint32_t n, uint32_t most, double good,
                     struct plan_piece *piece, double *error);
 

@@ -1,6 +1,7 @@
-/* How long 100,000 gradients of one group take: the exact schedule, the robust one, and the check of
- * their certificates, in milliseconds of processor time (the least of three runs), for gradients that arrive slower
- * and faster than the channel carries them, and about as fast, on one, two and three cost pieces. */
+/* How long 100,000 gradients of one group take: the exact schedule, the robust one, and the check
+ * of their certificates, in milliseconds of processor time (the least of three runs), for
+ * gradients that arrive slower and faster than the channel carries them, and about as fast, on
+ * one, two and three cost pieces. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "random.h"
 #include "step_fixture.h"

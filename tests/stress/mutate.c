@@ -1,7 +1,7 @@
-/* Mutated binary models: each is read, and what reads is verified and printed, and the print read and
- * printed again, to the same text; messages are printed with their places. Nothing may crash. Bytes are changed, inserted, removed, copied from elsewhere and cut
- * off, mostly few of them, so that much of a file still means something. The same seed makes the same
- * mutants.
+/* Mutated binary models: each is read, and what reads is verified and printed, and the print read
+ * and printed again, to the same text; messages are printed with their places. Nothing may crash.
+ * Bytes are changed, inserted, removed, copied from elsewhere and cut off, mostly few of them, so
+ * that much of a file still means something. The same seed makes the same mutants.
  *
  * usage: mutate SEED COUNT FILE... */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */

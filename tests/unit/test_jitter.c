@@ -45,7 +45,8 @@ Test(jitter, nothing_to_wait_for) {
     cr_expect_eq(at[0], 0);
 }
 
-/* One rank: the mean is the undisturbed time, the deviation that of a sum of independent stretches. */
+/* One rank: the mean is the undisturbed time, the deviation that of a sum of independent
+ * stretches. */
 Test(jitter, distribution) {
     double at[N], us[N], sum = 0, square = 0, variance = 0;
     moments(us);

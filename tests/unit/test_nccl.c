@@ -88,7 +88,8 @@ Test(nccl, measurements) {
     cr_expect(gb_s > 479 * .95 && gb_s < 479 * 1.05, "%g", gb_s);
 }
 
-/* What a cluster's model must have: more nodes and slower links cost more, and no figure is absurd. */
+/* What a cluster's model must have: more nodes and slower links cost more, and no figure is
+ * absurd. */
 Test(nccl, many_clusters) {
     static const char *const gpu[] = {"h100", "b200", "a100", "l4"}, *const node[] = {
                                                                          "",          "pcie:2,",

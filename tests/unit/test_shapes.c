@@ -1,4 +1,5 @@
-/* Shapes: for each family of operators a table of inputs, nodes, and the type that `y` has behind them. */
+/* Shapes: for each family of operators a table of inputs, nodes, and the type that `y` has behind
+ * them. */
 #include "model.h"
 #include "program.h"
 
