@@ -86,27 +86,23 @@ static void product(struct work *w, double flops, double efficiency) {
 
 static void free_view(struct work *w) { (void)w; }
 
-static void elementwise(struct work *w) {
+/* One kernel that reads the outputs' gradients and passes `times` over each input that wants one. */
+static void passes_over_inputs(struct work *w, double times) {
     const struct ir_node_info *n = &w->m->node.at[w->node];
     double traffic = 0;
     for (uint32_t i = 0; i < n->n_outputs; i++)
         if (output(w, i)) traffic += bytes(w, output(w, i));
     for (uint32_t i = 0; i < n->n_inputs; i++)
-        if (wanted(w, input(w, i))) traffic += 2 * bytes(w, input(w, i));
+        if (wanted(w, input(w, i))) traffic += times * bytes(w, input(w, i));
     kernel(w, 0, 1, traffic);
 }
 
+/* It reads the input and writes its gradient. */
+static void elementwise(struct work *w) { passes_over_inputs(w, 2); }
+
 /* What it computes is linear, so that its backward reads no input: it moves the outputs' gradients
  * to the inputs'. */
-static void move(struct work *w) {
-    const struct ir_node_info *n = &w->m->node.at[w->node];
-    double traffic = 0;
-    for (uint32_t i = 0; i < n->n_outputs; i++)
-        if (output(w, i)) traffic += bytes(w, output(w, i));
-    for (uint32_t i = 0; i < n->n_inputs; i++)
-        if (wanted(w, input(w, i))) traffic += bytes(w, input(w, i));
-    kernel(w, 0, 1, traffic);
-}
+static void move(struct work *w) { passes_over_inputs(w, 1); }
 
 /* A term as large as the sum gets the sum's gradient itself; where there are several, their paths
  * part above, and there the gradients are added. A smaller one was broadcast, and is summed over. */
