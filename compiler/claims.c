@@ -15,8 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Buckets of one dtype, class and guard are a group. Numbered as they first appear, which is the
- * order in which groups that are late have to follow each other. */
+/* Of one dtype, class and guard. */
 static uint32_t group_of(const struct plan_bucket *b, const struct plan_bucket **groups,
                          uint32_t *n) {
     for (uint32_t i = 0; i < *n; i++)
@@ -27,15 +26,32 @@ static uint32_t group_of(const struct plan_bucket *b, const struct plan_bucket *
     return (*n)++;
 }
 
+static bool is_late(const struct plan_step *s, const struct plan_bucket *b) {
+    return s->guards == PLAN_DISCOVERED && b->class == PLAN_CONDITIONAL;
+}
+
+struct claims_groups claims_groups(const struct plan *p, uint32_t step, struct arena *a) {
+    const struct plan_step *s = &p->step[step];
+    const struct plan_bucket **groups = arena_new(a, const struct plan_bucket *, s->n_buckets);
+    struct claims_groups out = {0, arena_new(a, uint32_t, s->n_buckets),
+                                arena_new(a, bool, s->n_buckets)};
+    for (uint32_t i = 0; i < s->n_buckets; i++) {
+        const struct plan_bucket *b = &p->bucket[s->first_bucket + i];
+        if (b->kind != PLAN_GRADIENT) continue;
+        out.of[i] = group_of(b, groups, &out.n);
+        out.late[out.of[i]] = is_late(s, b);
+    }
+    return out;
+}
+
 static struct certificate certificate_of(const struct plan *p, uint32_t step, struct arena *a) {
     const struct plan_step *s = &p->step[step];
     const struct plan_certificate *c = &p->certificate[step];
     struct certificate_item *item = arena_new(a, struct certificate_item, s->n_segments);
     struct certificate_bucket *bucket = arena_new(a, struct certificate_bucket, s->n_buckets);
     struct certificate_piece *piece = arena_new(a, struct certificate_piece, c->n_pieces);
-    const struct plan_bucket **groups = arena_new(a, const struct plan_bucket *, s->n_buckets);
-    bool *late = arena_new(a, bool, s->n_buckets);
-    uint32_t n_buckets = 0, n_groups = 0;
+    struct claims_groups groups = claims_groups(p, step, a);
+    uint32_t n_buckets = 0;
     for (uint32_t i = 0; i < s->n_segments; i++) {
         const struct plan_segment *g = &p->segment[s->first_segment + i];
         item[i] = (struct certificate_item){g->ready_us, plan_segment_bytes(g->bytes)};
@@ -43,12 +59,10 @@ static struct certificate certificate_of(const struct plan *p, uint32_t step, st
     for (uint32_t i = 0; i < s->n_buckets; i++) {
         const struct plan_bucket *b = &p->bucket[s->first_bucket + i];
         if (b->kind != PLAN_GRADIENT) continue;
-        uint32_t group = group_of(b, groups, &n_groups);
-        late[group] = s->guards == PLAN_DISCOVERED && b->class == PLAN_CONDITIONAL;
         bucket[n_buckets++] =
             (struct certificate_bucket){.first = b->first_segment - s->first_segment,
                                         .n = b->n_segments,
-                                        .group = group,
+                                        .group = groups.of[i],
                                         .ready_us = b->ready_us,
                                         .start_us = b->start_us,
                                         .end_us = b->end_us};
@@ -59,12 +73,12 @@ static struct certificate certificate_of(const struct plan *p, uint32_t step, st
     }
     return (struct certificate){.n_items = s->n_segments,
                                 .n_buckets = n_buckets,
-                                .n_groups = n_groups,
+                                .n_groups = groups.n,
                                 .n_pieces = c->n_pieces,
                                 .first_number = 1, /* 0 is the control bucket */
                                 .item = item,
                                 .bucket = bucket,
-                                .group_late = late,
+                                .group_late = groups.late,
                                 .piece = piece,
                                 .cap_bytes = c->cap_bytes,
                                 .max_buckets = c->max_buckets,
@@ -143,9 +157,8 @@ static bool times_agree(const struct plan *p, uint32_t step, struct certificate_
         if (b->kind == PLAN_GRADIENT) {
             for (uint32_t k = 0; k < b->n_segments; k++) {
                 double ready = p->segment[b->first_segment + k].ready_us;
-                bool late = s->guards == PLAN_DISCOVERED && b->class == PLAN_CONDITIONAL;
                 last = ready > last ? ready : last;
-                if (!late || same(ready, s->backward_us)) continue;
+                if (!is_late(s, b) || same(ready, s->backward_us)) continue;
                 snprintf(out->what, sizeof out->what,
                          "gradients of bucket %u are late and ready at %.3f µs, not at the end of "
                          "backward",

@@ -1,4 +1,5 @@
 /* A plan's records in the form that the replay takes, and the replay of each of its steps. */
+#include "claims.h"
 #include "simulation.h"
 #include <stdlib.h>
 
@@ -18,41 +19,27 @@ static int compare(const void *a, const void *b) {
     return x->param > y->param ? -1 : x->param < y->param;
 }
 
-/* Buckets of one dtype, class and guard are a group. */
-static uint32_t group_of(const struct plan_bucket *b, const struct plan_bucket **groups,
-                         uint32_t *n) {
-    for (uint32_t i = 0; i < *n; i++)
-        if (groups[i]->dtype == b->dtype && groups[i]->class == b->class &&
-            groups[i]->guard == b->guard)
-            return i;
-    groups[*n] = b;
-    return (*n)++;
-}
-
 static void take_step(struct simulation *s, const struct topology *t, struct arena *a) {
     const struct plan *p = s->plan;
     const struct plan_step *step = &p->step[s->step];
-    uint32_t n = step->n_segments, n_groups = 0;
-    const struct plan_bucket **groups = arena_new(a, const struct plan_bucket *, step->n_buckets);
-    uint32_t *group = arena_new(a, uint32_t, step->n_buckets);
-    bool *late = arena_new(a, bool, step->n_buckets);
+    uint32_t n = step->n_segments;
+    struct claims_groups groups = claims_groups(p, s->step, a);
     struct placed *placed = arena_new(a, struct placed, n + 1u);
     for (uint32_t i = 0; i < step->n_buckets; i++) {
         const struct plan_bucket *b = &p->bucket[step->first_bucket + i];
         if (b->kind != PLAN_GRADIENT) continue;
-        uint32_t g = group[i] = group_of(b, groups, &n_groups);
-        late[g] = step->guards == PLAN_DISCOVERED && b->class == PLAN_CONDITIONAL;
+        bool late = groups.late[groups.of[i]];
         for (uint32_t k = b->first_segment; k < b->first_segment + b->n_segments; k++)
             placed[k - step->first_segment] = (struct placed){
-                late[g], p->segment[k].ready_us, p->segment[k].param, k - step->first_segment};
+                late, p->segment[k].ready_us, p->segment[k].param, k - step->first_segment};
     }
     qsort(placed, n, sizeof *placed, compare);
 
     struct sim_work *w = &s->work;
     uint32_t *place = arena_new(a, uint32_t, n + 1u); /* by segment: its gradient */
     *w = (struct sim_work){.n = n,
-                           .n_groups = n_groups,
-                           .late = late,
+                           .n_groups = groups.n,
+                           .late = groups.late,
                            .backward_us = step->backward_us,
                            .topology = *t};
     w->gradient = arena_new(a, struct sim_gradient, n + 1u);
@@ -65,7 +52,7 @@ static void take_step(struct simulation *s, const struct topology *t, struct are
         w->gradient[i] = (struct sim_gradient){.ready_us = g->ready_us,
                                                .bytes = plan_segment_bytes(g->bytes),
                                                .raw_bytes = g->bytes,
-                                               .group = group[g->bucket - step->first_bucket],
+                                               .group = groups.of[g->bucket - step->first_bucket],
                                                .element_bytes = bits < 8 ? 1 : bits / 8};
     }
     sim_work_prepare(w, a);
@@ -78,7 +65,7 @@ static void take_step(struct simulation *s, const struct topology *t, struct are
         const struct plan_bucket *b = &p->bucket[step->first_bucket + i];
         if (b->kind != PLAN_GRADIENT) continue;
         struct sim_bucket *x = &own->bucket[own->n_buckets++];
-        *x = (struct sim_bucket){.first = at, .n = b->n_segments, .group = group[i]};
+        *x = (struct sim_bucket){.first = at, .n = b->n_segments, .group = groups.of[i]};
         for (uint32_t k = 0; k < b->n_segments; k++) {
             uint32_t g = own->gradient[at++] = place[b->first_segment - step->first_segment + k];
             if (w->gradient[g].moment > x->moment) x->moment = w->gradient[g].moment;
